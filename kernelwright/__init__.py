@@ -1,0 +1,1 @@
+"""kernelwright reads a PyTorch model file and writes a faster one, proven the same."""
