@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,7 +39,6 @@ Kinds = frozenset[Kind]
 # An element that depends on the dtype: its least value, its greatest, or the one with every bit set.
 Bound = Literal["lowest", "highest", "ones"]
 Elements = Mapping[Kind, Value | Bound]
-NO_ELEMENTS: Elements = MappingProxyType({})
 
 NONE: Kinds = frozenset()
 FLOAT: Kinds = frozenset({"float"})
@@ -66,10 +65,8 @@ class Laws:
     even: Kinds = NONE  # f(-a) = f(a)
     # In the first operand, over the whole line with both infinities and NaN to NaN; to the last bit only where `exact`.
     monotone: Literal["up", "down"] | None = None
-    identity: Mapping[Kind, Value | Bound] = field(
-        default_factory=lambda: MappingProxyType({})
-    )  # f(a, e) = f(e, a) = a
-    right_identity: Mapping[Kind, Value | Bound] = field(default_factory=lambda: MappingProxyType({}))  # f(a, e) = a
+    identity: Elements = field(default_factory=dict)  # f(a, e) = f(e, a) = a
+    right_identity: Elements = field(default_factory=dict)  # f(a, e) = a
 
 
 @dataclass(frozen=True, slots=True, eq=False)
