@@ -1,0 +1,7 @@
+"""Stage 1: a model file comes in; a `Problem`, and from it models and inputs to run, go out."""
+
+from kernelwright.load.elsewhere import Elsewhere
+from kernelwright.load.instantiate import Instance, at_home, instantiate
+from kernelwright.load.problem import Problem, load
+
+__all__ = ["Elsewhere", "Instance", "Problem", "at_home", "instantiate", "load"]
