@@ -1,0 +1,80 @@
+"""What every translation needs: one operator call as data, and the building blocks casts, constants and broadcasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from kernelwright.ir.dtypes import DType, float32
+from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Shape, TensorType
+from kernelwright.ir.scalars import SCALARS
+
+Value: TypeAlias = "Node | tuple[Node | None, ...] | None"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One operator call: arguments by their names in the schema, defaults filled in, and the types of its results."""
+
+    target: str
+    arguments: Mapping[str, Any]
+    results: tuple[TensorType | None, ...]
+
+    @property
+    def type(self) -> TensorType:
+        """The type of the first result."""
+        result = self.results[0]
+        assert result is not None
+        return result
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arguments[name]
+
+
+# What an operator becomes in the IR; None where this form of it is not understood, and PyTorch runs it.
+Translation: TypeAlias = Callable[[Call], Value]
+
+
+# These return one of their operands or compare them, so that a float32 detour would change nothing.
+UNROUNDED = frozenset("identity where minimum maximum eq ne lt le gt ge isnan isinf isfinite signbit relu neg abs".split())
+
+
+def constant(value: bool | int | float, dtype: DType) -> Const:
+    kinds: Mapping[str, type] = {"float": float, "int": int, "bool": bool}
+    return Const(kinds[dtype.kind](value), dtype)
+
+
+def cast(x: Node, to: DType) -> Node:
+    if x.dtype is to:
+        return x
+    if isinstance(x, Const):
+        return constant(x.value, to)
+    return Map("cast", (x,), to)
+
+
+def spread(x: Node, shape: Shape) -> Node:
+    """x with the shape of a Map; rank-0 operands are spread by the Map itself."""
+    return x if x.shape in ((), shape) else Broadcast(x, shape)
+
+
+def pointwise(fn: str, operands: tuple[Any, ...], type: TensorType, compute: DType) -> Node | None:
+    """fn on operands (nodes or numbers) computed in one dtype, as a value of the given type.
+
+    16-bit floats are computed in float32 and rounded once, as PyTorch's own kernels do.
+    """
+    wide = float32 if compute.is_reduced_float and fn not in UNROUNDED else compute
+    if wide.kind not in SCALARS[fn].accepts:
+        return None
+    first = 1 if fn == "where" else 0
+    nodes = [spread(operands[0], type.shape)] if first else []
+    for operand in operands[first:]:
+        node = cast(operand, wide) if isinstance(operand, Node) else constant(operand, wide)
+        nodes.append(spread(node, type.shape))
+    result = whole(Map(fn, tuple(nodes)), type.shape)
+    return cast(result, type.dtype)
+
+
+def whole(x: Node, shape: Shape) -> Node:
+    """A value made of rank-0 operands alone takes the shape it is asked to have."""
+    return x if x.shape == shape else Broadcast(x, shape)

@@ -1,0 +1,168 @@
+"""A `Problem` comes in; a `Graph` goes out: the exported ATen program translated operator by operator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
+from torch.fx import Node as FxNode
+
+from kernelwright.capture.export import export
+from kernelwright.capture.operators import Value, translate
+from kernelwright.capture.settings import settings_of
+from kernelwright.errors import UnsupportedProblem
+from kernelwright.ir import dtypes
+from kernelwright.ir.nodes import Fixed, Graph, Group, Input, Map, Node, Param, Scalar, Structure, Table, Update
+from kernelwright.load import Instance, Problem
+
+# A constant tensor in forward() is written into the emitted file up to this many elements.
+LARGEST_TABLE = 4096
+
+
+def capture(problem: Problem) -> Graph:
+    """The whole of forward() as one graph, for the shapes and dtypes of get_inputs()."""
+    program, instance = export(problem)
+    refuse_what_has_no_form(problem, instance)
+    leaves = leaf_nodes(problem, program, instance)
+    values: dict[FxNode, Value] = {}
+    for fx in program.graph.nodes:
+        if fx.op == "placeholder":
+            values[fx] = leaves.get(fx.name)
+        elif fx.op == "call_function":
+            values[fx] = translate(fx, values, problem)
+    return assemble(problem, program, instance, values)
+
+
+def refuse_what_has_no_form(problem: Problem, instance: Instance) -> None:
+    for position, value in enumerate(instance.inputs):
+        if isinstance(value, (list, tuple, dict)):
+            raise UnsupportedProblem(
+                f"argument {position} of forward() is a {type(value).__name__}; tensors and Python scalars are understood.",
+                where=problem.path,
+                cure="Let forward() take the tensors as arguments of their own.",
+            )
+
+
+def leaf_nodes(problem: Problem, program: ExportedProgram, instance: Instance) -> dict[str, Value]:
+    """The IR leaf of each placeholder by its name."""
+    leaves: dict[str, Value] = {}
+    types = {fx.name: fx.meta.get("val") for fx in program.graph.nodes if fx.op == "placeholder"}
+    position = 0
+    names = argument_names(instance)
+    for spec in program.graph_signature.input_specs:
+        fake = types.get(spec.arg.name)
+        if spec.kind is InputKind.USER_INPUT:
+            if isinstance(fake, torch.Tensor):
+                leaves[spec.arg.name] = Input(names[position], position, *layout(problem, fake))
+            position += 1
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+            assert isinstance(fake, torch.Tensor) and spec.target is not None
+            leaves[spec.arg.name] = Param(spec.target, *layout(problem, fake))
+        elif spec.kind is InputKind.CONSTANT_TENSOR:
+            assert spec.target is not None
+            leaves[spec.arg.name] = constant(problem, program, instance, spec.target)
+        else:
+            raise UnsupportedProblem(f"forward() takes {spec.arg.name}, which is no tensor.", where=problem.path)
+    return leaves
+
+
+def constant(problem: Problem, program: ExportedProgram, instance: Instance, target: str) -> Node:
+    """A tensor attribute of the model by its path; a tensor made in forward() by its values."""
+    tensor = program.constants[target]
+    assert isinstance(tensor, torch.Tensor)
+    for path, module in instance.model.named_modules():
+        for name, value in vars(module).items():
+            if isinstance(value, torch.Tensor) and value is tensor:
+                return Param(f"{path}.{name}".lstrip("."), *layout(problem, tensor))
+    shape, dtype, _ = layout(problem, tensor)
+    if tensor.numel() > LARGEST_TABLE:
+        raise UnsupportedProblem(
+            f"forward() builds a constant tensor of {tensor.numel()} elements.",
+            where=problem.path,
+            cure="Register it as a buffer in __init__.",
+        )
+    return Table(tuple(tensor.flatten().tolist()), shape, dtype)
+
+
+def layout(problem: Problem, fake: torch.Tensor) -> tuple[tuple[int, ...], dtypes.DType, tuple[int, ...]]:
+    name = str(fake.dtype).removeprefix("torch.")
+    if name not in dtypes.DTYPES:
+        raise UnsupportedProblem(f"{name} tensors are not supported.", where=problem.path)
+    return tuple(fake.shape), dtypes.by_name(name), tuple(fake.stride())
+
+
+def argument_names(instance: Instance) -> list[str]:
+    """forward()'s own names for its arguments, in order."""
+    code = type(instance.model).forward.__code__
+    declared = list(code.co_varnames[1 : code.co_argcount])
+    rest = [f"x{i}" for i in range(len(declared), len(instance.inputs))]
+    return declared + rest
+
+
+def assemble(
+    problem: Problem, program: ExportedProgram, instance: Instance, values: Mapping[FxNode, Value]
+) -> Graph:
+    placeholders = {fx.name: values[fx] for fx in program.graph.nodes if fx.op == "placeholder"}
+    by_name: Mapping[str, Value] = {fx.name: value for fx, value in values.items()}
+    targets: dict[str, Node] = {}
+    inputs: list[Input] = []
+    for spec in program.graph_signature.input_specs:
+        leaf = placeholders.get(spec.arg.name)
+        if isinstance(leaf, Input):
+            inputs.append(leaf)
+        if isinstance(leaf, Node):
+            targets[spec.target or spec.arg.name] = leaf
+    outputs: list[Node] = []
+    returned: list[Structure] = []
+    updates: list[Update] = []
+    for out in program.graph_signature.output_specs:
+        if out.kind is OutputKind.USER_OUTPUT:
+            returned.append(returned_item(problem, out.arg, by_name, outputs))
+        elif out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+            assert out.target is not None
+            target, value = targets[out.target], by_name[out.arg.name]
+            assert isinstance(target, (Param, Input)) and isinstance(value, Node)
+            updates.append(Update(target, value))
+        else:
+            raise UnsupportedProblem(f"forward() has an output of kind {out.kind.name}.", where=problem.path)
+    names = argument_names(instance)
+    scalars = tuple(Scalar(names[i], i, v) for i, v in enumerate(instance.inputs) if not isinstance(v, torch.Tensor))
+    structure = structured(problem, program.call_spec.out_spec, iter(returned))
+    settings = settings_of(instance.model, problem.source)
+    return Graph(tuple(inputs), tuple(outputs), tuple(updates), structure, scalars, settings)
+
+
+def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outputs: list[Node]) -> Structure:
+    """The place of one returned leaf; a tensor joins `outputs`."""
+    if isinstance(arg, ConstantArgument):
+        assert arg.value is None or isinstance(arg.value, (bool, int, float, str))
+        return Fixed(arg.value)
+    value = by_name[arg.name] if isinstance(arg, TensorArgument) else None
+    if not isinstance(value, Node):
+        raise UnsupportedProblem("forward() returns something that is neither a tensor nor a constant.", where=problem.path)
+    # Two results that are equal but were two tensors stay two tensors: the caller may write into one of them.
+    outputs.append(Map("identity", (value,)) if value in outputs else value)
+    return len(outputs) - 1
+
+
+def structured(problem: Problem, spec: Any, leaves: Any) -> Structure:
+    """torch's description of a nested result, as ours."""
+    if spec.is_leaf():
+        return next(leaves)  # type: ignore[no-any-return]
+    if spec.type not in (tuple, list):
+        raise UnsupportedProblem(
+            f"forward() returns a {getattr(spec.type, '__name__', spec.type)}; a tensor, or a tuple or list of them, is understood.",
+            where=problem.path,
+            cure="Return a tuple.",
+        )
+    return Group(spec.type.__name__, tuple(structured(problem, child, leaves) for child in pytree_children(spec)))
+
+
+def pytree_children(spec: Any) -> list[Any]:
+    children: list[Any] = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
+    return children
+
+

@@ -1,0 +1,106 @@
+"""One call of the exported program comes in; its IR value goes out: by the table of operators we know, else as Opaque."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.fx import Node as FxNode
+
+from kernelwright.capture.call import Call, Translation, Value
+from kernelwright.capture.contractions import CONTRACTIONS
+from kernelwright.capture.maps import MAPS
+from kernelwright.capture.views import VIEWS
+from kernelwright.errors import UnsupportedProblem
+from kernelwright.ir import dtypes
+from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Symbol, TensorType
+from kernelwright.load import Problem
+
+def translate(fx: FxNode, values: Mapping[FxNode, Value], problem: Problem) -> Value:
+    """The value of one call_function node."""
+    if fx.target is operator.getitem:
+        source, index = fx.args
+        assert isinstance(source, FxNode) and isinstance(index, int)
+        several = values[source]
+        assert isinstance(several, tuple)
+        return several[index]
+    if not isinstance(fx.target, torch._ops.OpOverload):
+        raise UnsupportedProblem(f"forward() uses {fx.target}, which has no single graph.", where=problem.path)
+    results = result_types(fx, problem)
+    if not results:
+        return None  # an assertion about shapes or dtypes that export has already checked
+    target = str(fx.target)
+    known = KNOWN.get(target.removesuffix(".default"))
+    if known is not None and all(r is not None and r.dtype.kind != "complex" for r in results):
+        value = known(Call(target, bound(fx, values), results))
+        if value is not None:
+            return value
+    return opaque(fx, values, results, problem)
+
+
+def result_types(fx: FxNode, problem: Problem) -> tuple[TensorType | None, ...]:
+    val = fx.meta.get("val")
+    if val is None:
+        return ()
+    flat = tuple(val) if isinstance(val, (tuple, list)) else (val,)
+    return tuple(tensor_type(v, fx, problem) if isinstance(v, torch.Tensor) else None for v in flat)
+
+
+def tensor_type(fake: torch.Tensor, fx: FxNode, problem: Problem) -> TensorType:
+    name = str(fake.dtype).removeprefix("torch.")
+    if name not in dtypes.DTYPES or not all(isinstance(extent, int) for extent in fake.shape):
+        raise UnsupportedProblem(
+            f"{fx.target} gives a {name} tensor of shape {tuple(fake.shape)}; shapes must be fixed and dtypes standard.",
+            where=problem.path,
+        )
+    return TensorType(tuple(fake.shape), dtypes.by_name(name))
+
+
+def bound(fx: FxNode, values: Mapping[FxNode, Value]) -> dict[str, Any]:
+    """Arguments by their names in the schema, nodes replaced by IR values."""
+    assert isinstance(fx.target, torch._ops.OpOverload)
+    arguments = {}
+    for position, declared in enumerate(fx.target._schema.arguments):
+        given = fx.args[position] if position < len(fx.args) else fx.kwargs.get(declared.name, declared.default_value)
+        arguments[declared.name] = lowered(given, values)
+    return arguments
+
+
+def lowered(argument: Any, values: Mapping[FxNode, Value]) -> Any:
+    if isinstance(argument, FxNode):
+        return values[argument]
+    if isinstance(argument, (list, tuple)):
+        return tuple(lowered(item, values) for item in argument)
+    return argument
+
+
+def opaque(
+    fx: FxNode, values: Mapping[FxNode, Value], results: tuple[TensorType | None, ...], problem: Problem
+) -> Value:
+    """The call as it is; its results one by one if there are several."""
+    assert isinstance(fx.target, torch._ops.OpOverload)
+    args = tuple(frozen(lowered(a, values), problem) for a in fx.args)
+    kwargs = tuple((name, frozen(lowered(a, values), problem)) for name, a in fx.kwargs.items())
+    random = torch.Tag.nondeterministic_seeded in fx.target.tags
+    serial = list(fx.graph.nodes).index(fx) if random else -1
+    node = Opaque(str(fx.target), args, kwargs, results, serial)
+    several = isinstance(fx.meta["val"], (tuple, list))
+    return tuple(None if r is None else Item(node, i) for i, r in enumerate(results)) if several else node
+
+
+def frozen(argument: Any, problem: Problem) -> Argument:
+    """An argument as the IR keeps it. A device becomes the place where the inputs are."""
+    if argument is None or isinstance(argument, (Node, bool, int, float, str)):
+        return argument
+    if isinstance(argument, tuple):
+        return tuple(frozen(item, problem) for item in argument)
+    if isinstance(argument, torch.device):
+        return Symbol("device")
+    if isinstance(argument, (torch.dtype, torch.layout, torch.memory_format)):
+        return Symbol(str(argument))
+    raise UnsupportedProblem(f"an operator takes {argument!r}, which cannot be written down.", where=problem.path)
+
+
+KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS}

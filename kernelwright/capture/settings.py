@@ -1,0 +1,51 @@
+"""A model comes in; the plain attributes that its graph may have baked in go out."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from kernelwright.ir.nodes import Setting
+
+# Constants of library modules that the shape of a parameter already tells, or that change no result.
+TOLD_BY_SHAPES = frozenset(
+    "in_features out_features in_channels out_channels num_features num_embeddings embedding_dim inplace "
+    "normalized_shape input_size hidden_size num_channels embed_dim".split()
+)
+
+# Library modules that do the same in train and in eval mode. For anything else the mode is part of what is assumed.
+MODELESS = (
+    *(nn.Linear, nn.Bilinear, nn.Identity, nn.Embedding, nn.Flatten, nn.Unflatten, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
+    *(nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict),
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+    *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign),
+    *(nn.Hardtanh, nn.Hardsigmoid, nn.Hardswish, nn.Sigmoid, nn.Tanh, nn.LogSigmoid, nn.Tanhshrink, nn.Threshold),
+    *(nn.Softmax, nn.LogSoftmax, nn.PReLU, nn.GLU, nn.Hardshrink, nn.Softshrink),
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.MaxPool3d, nn.AvgPool1d, nn.AvgPool2d, nn.AvgPool3d),
+    *(nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d, nn.AdaptiveAvgPool3d, nn.Upsample, nn.PixelShuffle),
+)
+
+PLAIN = (bool, int, float, str, type(None))
+
+
+def settings_of(model: nn.Module, source: str) -> tuple[Setting, ...]:
+    """Every plain attribute of the user's own modules, the constants of library modules, and the mode where it matters."""
+    named = model.named_modules()
+    return tuple(setting for path, module in named for setting in module_settings(path, module, source))
+
+
+def module_settings(path: str, module: nn.Module, source: str) -> list[Setting]:
+    library = type(module).__module__.startswith("torch.")
+    names = list(getattr(module, "__constants__", ())) if library else list(vars(module))
+    found = [Setting(path, n, vars(module)[n]) for n in names if is_setting(n, vars(module).get(n, vars))]
+    if type(module) not in MODELESS if library else "training" in source:
+        found.append(Setting(path, "training", module.training))
+    return found
+
+
+def is_setting(name: str, value: object) -> bool:
+    return is_plain(value) and name not in TOLD_BY_SHAPES and name != "training" and not name.startswith("_")
+
+
+def is_plain(value: object) -> bool:
+    """A number, a string, None, or a tuple or list of such."""
+    return isinstance(value, PLAIN) or (isinstance(value, (tuple, list)) and all(is_plain(item) for item in value))

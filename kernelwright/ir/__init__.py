@@ -1,0 +1,1 @@
+"""The intermediate representation: nodes, scalar functions, dtypes, interpreter, printer and rewrite engine."""

@@ -1,0 +1,129 @@
+"""Runs a graph with torch, node by node: a graph and tensors in, tensors out. This defines what a graph means."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+
+from .dtypes import DType
+from .nodes import (
+    Argument,
+    Broadcast,
+    Const,
+    Contract,
+    Conv,
+    Graph,
+    Input,
+    Item,
+    Map,
+    Node,
+    Opaque,
+    Param,
+    Permute,
+    Reshape,
+    Slice,
+    Symbol,
+    Table,
+    walk,
+)
+from .scalars import SCALARS
+
+Leaves = Mapping[Node, torch.Tensor]
+
+
+def interpret(graph: Graph, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+    """The graph's outputs, then its updated values, on these inputs and this state (by dotted path)."""
+    leaves: dict[Node, torch.Tensor] = {leaf: inputs[leaf.position] for leaf in graph.inputs}
+    for node in graph.nodes():
+        if isinstance(node, Param):
+            leaves[node] = state[node.path]
+        if isinstance(node, Input):
+            leaves.setdefault(node, inputs[node.position])
+    values = evaluate(graph.roots, leaves)
+    return [values[n] for n in (*graph.outputs, *(u.value for u in graph.updates))]
+
+
+def evaluate(roots: Sequence[Node], leaves: Leaves) -> dict[Node, Any]:
+    """The value of every node that the roots depend on; `leaves` gives those of inputs and parameters."""
+    values: dict[Node, Any] = {}
+    for node in walk(tuple(roots)):
+        values[node] = leaves[node] if node in leaves else MEANING[type(node)](node, values)
+    return values
+
+
+def map_value(node: Map, values: Mapping[Node, Any]) -> torch.Tensor:
+    args = [values[a] for a in node.args]
+    if node.to is not None:
+        result: torch.Tensor = args[0].to(torch_dtype(node.to))
+        return result
+    return SCALARS[node.fn].torch(*args)
+
+
+def conv_value(node: Conv, values: Mapping[Node, Any]) -> torch.Tensor:
+    x, weight = values[node.x], values[node.weight]
+    geometry = (list(node.stride), list(node.padding), list(node.dilation))
+    return torch.convolution(x, weight, None, *geometry, node.transposed, list(node.output_padding), node.groups)
+
+
+def opaque_value(node: Opaque, values: Mapping[Node, Any]) -> Any:
+    kwargs = {name: thaw(value, values) for name, value in node.kwargs}
+    return resolve_operator(node.target)(*(thaw(a, values) for a in node.args), **kwargs)
+
+
+def table_value(node: Table, values: Mapping[Node, Any]) -> torch.Tensor:
+    return torch.tensor(node.values, dtype=torch_dtype(node.dtype)).reshape(node.shape)
+
+
+def slice_value(node: Slice, values: Mapping[Node, Any]) -> torch.Tensor:
+    result: torch.Tensor = values[node.x]
+    for axis, (start, step, extent) in enumerate(zip(node.start, node.step, node.shape, strict=True)):
+        index = torch.arange(extent, device=result.device) * step + start
+        result = result.index_select(axis, index)
+    return result
+
+
+MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
+    Const: lambda n, v: torch.tensor(n.value, dtype=torch_dtype(n.dtype)),
+    Table: table_value,
+    Map: map_value,
+    Contract: lambda n, v: torch.einsum(n.equation, v[n.a], v[n.b]),
+    Conv: conv_value,
+    Opaque: opaque_value,
+    Item: lambda n, v: v[n.source][n.index],
+    Reshape: lambda n, v: v[n.x].reshape(n.shape),
+    Permute: lambda n, v: v[n.x].permute(n.order),
+    Broadcast: lambda n, v: v[n.x].expand(n.shape),
+    Slice: slice_value,
+}
+
+
+def thaw(argument: Argument, values: Mapping[Node, Any]) -> Any:
+    """An operator's argument as PyTorch takes it: nodes by their values, tuples as lists, symbols by name."""
+    if isinstance(argument, Node):
+        return values[argument]
+    if isinstance(argument, tuple):
+        return [thaw(item, values) for item in argument]
+    if isinstance(argument, Symbol):
+        return resolve_symbol(argument)
+    return argument
+
+
+def resolve_symbol(symbol: Symbol) -> Any:
+    """torch.float32 for "torch.float32"; no device at all for "device", which means: where the inputs are."""
+    if symbol.text == "device":
+        return None
+    return functools.reduce(getattr, symbol.text.split(".")[1:], torch)
+
+
+def resolve_operator(target: str) -> Callable[..., Any]:
+    """torch.ops.aten.relu.default for "aten.relu.default"."""
+    result: Callable[..., Any] = operator.attrgetter(target)(torch.ops)
+    return result
+
+
+def torch_dtype(dtype: DType) -> torch.dtype:
+    return dtype.to_torch()

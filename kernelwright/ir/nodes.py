@@ -1,0 +1,514 @@
+"""The intermediate representation on one page: every node a graph can hold, and the graph itself.
+
+    leaf      Input          a tensor argument of forward()
+              Param          a parameter, buffer or tensor attribute of the model, by its dotted path
+              Const          one scalar
+              Table          a small constant tensor written in forward()
+    compute   Map            one scalar function (scalars.py) on operands of one shape; rank-0 operands are spread
+              Contract       a sum of products of two tensors, as an einsum equation
+              Conv           a convolution without its bias
+              Opaque         a PyTorch operator we do not look into; it runs in PyTorch
+              Item           one of the results of an Opaque
+    view      Reshape Permute Broadcast Slice    the same elements, seen another way
+
+Nodes are values: frozen, and interned, so that equal nodes are one object and common subexpressions cost nothing.
+Every node knows its shape and dtype. Values have no strides: where a value lies in memory is the planner's matter.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
+from weakref import WeakValueDictionary
+
+from .dtypes import DType, bool_
+from .scalars import SCALARS
+
+Shape: TypeAlias = tuple[int, ...]
+# What an operator of PyTorch takes besides tensors, frozen: lists are tuples here.
+Argument: TypeAlias = "Node | bool | int | float | str | None | Symbol | tuple[Argument, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A torch constant that is not a number (a dtype, a layout, a device), by the text that names it."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """The shape and dtype of one result."""
+
+    shape: Shape
+    dtype: DType
+
+
+def identity_key(value: object) -> object:
+    """What makes two field values the same: type and bits, since 0.0 is not -0.0, 1 is not True and NaN is itself."""
+    if isinstance(value, float):
+        return (float, struct.pack("<d", value))
+    if isinstance(value, (bool, int)):
+        return (type(value), value)
+    if isinstance(value, tuple):
+        return tuple(identity_key(item) for item in value)
+    return value
+
+
+class Interned(type):
+    """Makes equal constructor calls return one object, so that `is` compares whole expressions."""
+
+    _known: ClassVar[WeakValueDictionary[object, Any]] = WeakValueDictionary()
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        fresh = super().__call__(*args, **kwargs)
+        key = (cls, *(identity_key(getattr(fresh, f.name)) for f in fields(fresh)))
+        return Interned._known.setdefault(key, fresh)
+
+
+@dataclass_transform(frozen_default=True, eq_default=False)
+class Node(metaclass=Interned):
+    """One value of the graph."""
+
+    __slots__ = ("__weakref__",)
+
+    if TYPE_CHECKING:  # at run time a property here would become the default of a field of that name
+
+        @property
+        def shape(self) -> Shape: ...
+
+        @property
+        def dtype(self) -> DType: ...
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        """The nodes this one is computed from, in order."""
+        return ()
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        """The same operation on other operands."""
+        assert not operands
+        return self
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Input(Node):
+    name: str
+    position: int
+    shape: Shape
+    dtype: DType
+    strides: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Param(Node):
+    path: str
+    shape: Shape
+    dtype: DType
+    strides: Shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Const(Node):
+    value: bool | int | float
+    dtype: DType
+    shape: ClassVar[Shape] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Table(Node):
+    values: tuple[bool | int | float, ...]
+    shape: Shape
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Map(Node):
+    """fn(operands) element by element. `to` is set for `cast` alone, whose result dtype its operand does not tell."""
+
+    fn: str
+    args: tuple[Node, ...]
+    to: DType | None = None
+
+    @property
+    def shape(self) -> Shape:
+        return next((a.shape for a in self.args if a.shape), ())
+
+    @property
+    def dtype(self) -> DType:
+        if self.to is not None:
+            return self.to
+        return bool_ if SCALARS[self.fn].result == "bool" else self.args[-1].dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return self.args
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Map(self.fn, operands, self.to)
+
+    def __post_init__(self) -> None:
+        row = SCALARS[self.fn]
+        shapes = {a.shape for a in self.args} - {()}
+        dtypes = {a.dtype for a in (self.args[1:] if self.fn == "where" else self.args)}
+        assert len(self.args) == row.arity, f"{self.fn} takes {row.arity} operands, got {len(self.args)}"
+        assert len(shapes) <= 1, f"{self.fn} on operands of different shapes {sorted(shapes)}: Broadcast them first"
+        assert len(dtypes) == 1, f"{self.fn} on operands of different dtypes {dtypes}: cast them first"
+        assert (self.to is not None) == (self.fn == "cast"), "cast alone names its result dtype"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Contract(Node):
+    """einsum(equation, a, b) in the operands' own dtype."""
+
+    a: Node
+    b: Node
+    equation: str
+
+    @property
+    def labels(self) -> tuple[str, str, str]:
+        """The index letters of a, of b and of the result."""
+        operands, result = self.equation.split("->")
+        a, b = operands.split(",")
+        return a, b, result
+
+    @property
+    def extents(self) -> Mapping[str, int]:
+        a, b, _ = self.labels
+        return dict(zip(a + b, self.a.shape + self.b.shape, strict=True))
+
+    @property
+    def shape(self) -> Shape:
+        extents = self.extents
+        return tuple(extents[label] for label in self.labels[2])
+
+    @property
+    def dtype(self) -> DType:
+        return self.a.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.a, self.b)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Contract(operands[0], operands[1], self.equation)
+
+    def __post_init__(self) -> None:
+        a, b, result = self.labels
+        assert len(set(a)) == len(a) == len(self.a.shape), f"{self.equation} does not fit {self.a.shape}"
+        assert len(set(b)) == len(b) == len(self.b.shape), f"{self.equation} does not fit {self.b.shape}"
+        assert set(result) <= set(a + b), f"{self.equation} has a result index that no operand has"
+        assert self.a.dtype is self.b.dtype, "cast the operands of a contraction to one dtype first"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Conv(Node):
+    """A convolution of any rank without bias: x is (batch, channels, space...), weight as PyTorch has it."""
+
+    x: Node
+    weight: Node
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    groups: int
+    transposed: bool
+    output_padding: Shape
+
+    @property
+    def shape(self) -> Shape:
+        channels = self.weight.shape[1] * self.groups if self.transposed else self.weight.shape[0]
+        extent = self._transposed_extent if self.transposed else self._extent
+        return (self.x.shape[0], channels, *(extent(axis) for axis in range(len(self.stride))))
+
+    def _extent(self, axis: int) -> int:
+        reach = self.dilation[axis] * (self.weight.shape[2 + axis] - 1) + 1
+        return (self.x.shape[2 + axis] + 2 * self.padding[axis] - reach) // self.stride[axis] + 1
+
+    def _transposed_extent(self, axis: int) -> int:
+        reach = self.dilation[axis] * (self.weight.shape[2 + axis] - 1) + 1
+        inner = (self.x.shape[2 + axis] - 1) * self.stride[axis] - 2 * self.padding[axis]
+        return inner + reach + self.output_padding[axis]
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.x, self.weight)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return replace(self, x=operands[0], weight=operands[1])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opaque(Node):
+    """An ATen operator by name, with all its arguments. `serial` tells apart calls that draw random numbers."""
+
+    target: str
+    args: tuple[Argument, ...]
+    kwargs: tuple[tuple[str, Argument], ...]
+    results: tuple[TensorType | None, ...]
+    serial: int = -1
+
+    @property
+    def shape(self) -> Shape:
+        return self.only.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.only.dtype
+
+    @property
+    def only(self) -> TensorType:
+        """The type of the single result; of several, Item picks one."""
+        assert len(self.results) == 1 and self.results[0] is not None, f"{self.target} has several results"
+        return self.results[0]
+
+    @property
+    def is_random(self) -> bool:
+        return self.serial >= 0
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (*nodes_in(self.args), *nodes_in(tuple(value for _, value in self.kwargs)))
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        rest = iter(operands)
+        args = substitute(self.args, rest)
+        kwargs = tuple((name, substitute(value, rest)) for name, value in self.kwargs)
+        assert isinstance(args, tuple)
+        return replace(self, args=args, kwargs=kwargs)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Item(Node):
+    source: Opaque
+    index: int
+
+    @property
+    def type(self) -> TensorType:
+        result = self.source.results[self.index]
+        assert result is not None, f"result {self.index} of {self.source.target} is not a tensor"
+        return result
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.source,)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        (source,) = operands
+        assert isinstance(source, Opaque)
+        return Item(source, self.index)
+
+
+class View(Node):
+    """The elements of `x` seen another way."""
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def x(self) -> Node: ...
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reshape(View):
+    """The elements in row-major order under another shape."""
+
+    x: Node
+    shape: Shape
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Reshape(operands[0], self.shape)
+
+    def __post_init__(self) -> None:
+        assert math.prod(self.shape) == self.x.size, f"{self.x.shape} cannot take the shape {self.shape}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permute(View):
+    """Axis i of the result is axis order[i] of x."""
+
+    x: Node
+    order: Shape
+
+    @property
+    def shape(self) -> Shape:
+        return tuple(self.x.shape[axis] for axis in self.order)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Permute(operands[0], self.order)
+
+    def __post_init__(self) -> None:
+        assert sorted(self.order) == list(range(len(self.x.shape))), f"{self.order} does not permute {self.x.shape}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Broadcast(View):
+    """Axes aligned at the right; an axis of extent 1 or a missing one repeats."""
+
+    x: Node
+    shape: Shape
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Broadcast(operands[0], self.shape)
+
+    def __post_init__(self) -> None:
+        tail = self.shape[len(self.shape) - len(self.x.shape) :]
+        fits = all(have in (1, want) for have, want in zip(self.x.shape, tail, strict=True))
+        assert fits, f"{self.x.shape} does not broadcast to {self.shape}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Slice(View):
+    """Every step[i]-th element of axis i from start[i] on, shape[i] of them."""
+
+    x: Node
+    start: Shape
+    step: Shape
+    shape: Shape
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Slice(operands[0], self.start, self.step, self.shape)
+
+    def __post_init__(self) -> None:
+        for begin, step, extent, whole in zip(self.start, self.step, self.shape, self.x.shape, strict=True):
+            last = begin + step * (extent - 1)
+            assert extent == 0 or (0 <= begin < whole and 0 <= last < whole), f"slice outside {self.x.shape}"
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """A constant that forward() returns as it is."""
+
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A tuple or a list that forward() returns."""
+
+    kind: str
+    items: tuple[Structure, ...]
+
+
+# What forward() returns: an int is the position of a tensor in Graph.outputs.
+Structure: TypeAlias = "int | Fixed | Group"
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """State that forward() changes: `target` (a Param or an Input) holds `value` afterwards."""
+
+    target: Param | Input
+    value: Node
+
+
+@dataclass(frozen=True, slots=True)
+class Scalar:
+    """A Python scalar among forward()'s arguments: the graph holds for this value alone."""
+
+    name: str
+    position: int
+    value: bool | int | float | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A plain attribute of a module that the graph may have baked in: it holds for this value alone."""
+
+    path: str
+    name: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """What forward() computes: its outputs, the structure they are returned in, the state it changes, what it assumes."""
+
+    inputs: tuple[Input, ...]
+    outputs: tuple[Node, ...]
+    updates: tuple[Update, ...]
+    structure: Structure
+    scalars: tuple[Scalar, ...] = ()
+    settings: tuple[Setting, ...] = ()
+
+    @property
+    def roots(self) -> tuple[Node, ...]:
+        """Everything that must be computed; random draws first and in their order, so that it never changes."""
+        ends = (*self.outputs, *(update.value for update in self.updates))
+        draws = [n for n in walk(ends) if isinstance(n, Opaque) and n.is_random]
+        return (*sorted(draws, key=lambda n: n.serial), *ends)
+
+    def nodes(self) -> tuple[Node, ...]:
+        """Every node once, operands before their users."""
+        return tuple(walk(self.roots))
+
+    def map(self, change: Callable[[Node], Node]) -> Graph:
+        """The graph with every output and every updated value replaced by change(it)."""
+        updates = tuple(Update(u.target, change(u.value)) for u in self.updates)
+        return replace(self, outputs=tuple(change(n) for n in self.outputs), updates=updates)
+
+
+def walk(roots: tuple[Node, ...]) -> Iterator[Node]:
+    """Every node the roots depend on, operands first, each once; a loop, since graphs are deeper than Python's stack."""
+    seen: set[Node] = set()
+    for root in roots:
+        stack = [(root, False)]
+        while stack:
+            node, ready = stack.pop()
+            if node in seen:
+                continue
+            if ready:
+                seen.add(node)
+                yield node
+                continue
+            stack.append((node, True))
+            stack.extend((operand, False) for operand in reversed(node.operands) if operand not in seen)
+
+
+def nodes_in(argument: Argument | tuple[Argument, ...]) -> tuple[Node, ...]:
+    """The nodes inside an operator's argument, in order."""
+    if isinstance(argument, Node):
+        return (argument,)
+    if isinstance(argument, tuple):
+        return tuple(node for item in argument for node in nodes_in(item))
+    return ()
+
+
+def substitute(argument: Argument, rest: Iterator[Node]) -> Argument:
+    """The argument with its nodes replaced, in order, by the next ones of `rest`."""
+    if isinstance(argument, Node):
+        return next(rest)
+    if isinstance(argument, tuple):
+        return tuple(substitute(item, rest) for item in argument)
+    return argument
