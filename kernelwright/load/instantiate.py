@@ -86,8 +86,9 @@ def at_home(problem: Problem, device: str | torch.device) -> Iterator[None]:
         with Elsewhere(device):
             yield
     finally:
-        sys.path.remove(str(folder))
-        _siblings.update((name, folder) for name in sys.modules.keys() - before if _lives_in(folder, sys.modules[name]))
+        if str(folder) in sys.path:
+            sys.path.remove(str(folder))
+        _siblings.update((name, folder) for name in sys.modules.keys() - before if _stands_in(folder, name))
 
 
 # Modules that problems imported from their own folders. Two folders may each have a `layers.py`, and sys.modules has
@@ -96,14 +97,17 @@ _siblings: dict[str, Path] = {}
 
 
 def _forget_siblings_elsewhere(folder: Path) -> None:
-    for name in [name for name, home in _siblings.items() if home != folder]:
+    strangers = {name for name, home in _siblings.items() if home != folder}
+    for name in [name for name in sys.modules if name.partition(".")[0] in strangers]:
+        del sys.modules[name]
+    for name in strangers:
         del _siblings[name]
-        sys.modules.pop(name, None)
 
 
-def _lives_in(folder: Path, module: ModuleType) -> bool:
-    file = getattr(module, "__file__", None)
-    return file is not None and folder in Path(file).parents
+def _stands_in(folder: Path, name: str) -> bool:
+    """Directly in it: an environment may be a subfolder, and its packages are nobody's siblings."""
+    file = getattr(sys.modules[name], "__file__", None)
+    return file is not None and Path(file) in (folder / f"{name}.py", folder / name / "__init__.py")
 
 
 def _executed(problem: Problem) -> ModuleType:

@@ -341,6 +341,21 @@ def test_siblings_of_the_same_name_in_two_folders_are_not_mixed_up(tmp_path: Pat
     assert widths == [5, 6]
 
 
+def test_packages_of_an_environment_inside_the_folder_are_nobodys_siblings(tmp_path: Path) -> None:
+    packages = tmp_path / "venv" / "packages"
+    packages.mkdir(parents=True)
+    (packages / "installed_package.py").write_text("")
+    found = []
+    use = f"import sys\nsys.path.append({str(packages)!r})\nimport installed_package\n"
+    for folder in (tmp_path, tmp_path / "venv"):
+        (folder / "problem.py").write_text(HEAD + use + IDENTITY + ONE_INPUT)
+        on_cpu(load(folder / "problem.py"))
+        sys.path.remove(str(packages))
+        found.append(sys.modules["installed_package"])
+    del sys.modules["installed_package"]
+    assert found[0] is found[1]
+
+
 # What is refused, and how
 
 
