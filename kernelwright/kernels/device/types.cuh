@@ -1,0 +1,102 @@
+// Element types: 16-bit floats as they lie in memory, and conversion between any two types.
+#pragma once
+
+#include "base.cuh"
+
+namespace kw {
+
+// kw: half
+struct alignas(2) half { uint16_t bits; };  // IEEE binary16; a float in registers
+
+// kw: bfloat16
+struct alignas(2) bfloat16 { uint16_t bits; };  // the upper half of a float; a float in registers
+
+// kw: half_to_float
+#ifdef __CUDACC__
+KW_DEVICE float half_to_float(half x) {
+    float y;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+    return y;
+}
+#else
+KW_DEVICE float half_to_float(half x) {
+    const uint32_t magnitude = uint32_t(x.bits & 0x7fff) << 13;
+    // The multiplication rebiases the exponent and so makes denormals normal; Inf and NaN need all exponent bits.
+    const uint32_t finite = float_bits(bits_float(magnitude) * 0x1p112f);
+    const uint32_t bits = magnitude >= 0x0f800000 ? magnitude | 0x7f800000 : finite;
+    return bits_float(bits | uint32_t(x.bits & 0x8000) << 16);
+}
+#endif
+
+// kw: float_to_half
+#ifdef __CUDACC__
+KW_DEVICE half float_to_half(float x) {
+    half y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+#else
+KW_DEVICE half float_to_half(float x) {  // rounds to nearest, ties to even
+    const uint32_t magnitude = float_bits(x) & 0x7fffffff;
+    const uint32_t odd = magnitude >> 13 & 1;
+    const uint32_t normal = (magnitude - 0x38000000 + 0xfff + odd) >> 13;
+    // Adding 0.5 puts the bits of a denormal half at the bottom of a float, rounded.
+    const uint32_t denormal = float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000;
+    const uint32_t finite = magnitude < 0x38800000 ? denormal : normal;
+    const uint32_t bounded = magnitude >= 0x477ff000 ? 0x7c00 : finite;
+    const uint32_t bits = magnitude > 0x7f800000 ? 0x7e00 : bounded;
+    return half{uint16_t(bits | (float_bits(x) >> 16 & 0x8000))};
+}
+#endif
+
+// kw: bfloat16_to_float
+KW_DEVICE float bfloat16_to_float(bfloat16 x) { return bits_float(uint32_t(x.bits) << 16); }
+
+// kw: float_to_bfloat16
+#ifdef __CUDACC__
+KW_DEVICE bfloat16 float_to_bfloat16(float x) {
+    bfloat16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+}
+#else
+KW_DEVICE bfloat16 float_to_bfloat16(float x) {  // rounds to nearest, ties to even
+    const uint32_t bits = float_bits(x);
+    const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+    return bfloat16{uint16_t((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded)};
+}
+#endif
+
+// kw: is_same
+template <typename A, typename B> constexpr bool is_same = false;
+template <typename A> constexpr bool is_same<A, A> = true;
+
+// kw: Register
+template <typename T> struct RegisterOf { using type = T; };
+template <> struct RegisterOf<half> { using type = float; };
+template <> struct RegisterOf<bfloat16> { using type = float; };
+template <typename T> using Register = typename RegisterOf<T>::type;  // the type in which a stored T is computed with
+
+// kw: widen
+template <typename T> KW_DEVICE T widen(T x) { return x; }
+KW_DEVICE float widen(half x) { return half_to_float(x); }
+KW_DEVICE float widen(bfloat16 x) { return bfloat16_to_float(x); }
+
+// kw: convert
+// From any type to any other, either of them as it lies in memory; 16-bit floats are reached through float.
+template <typename To, typename From> KW_DEVICE To convert(From x) {
+    const auto value = widen(x);
+    if constexpr (is_same<To, From>) return x;
+    else if constexpr (is_same<To, half>) return float_to_half(float(value));
+    else if constexpr (is_same<To, bfloat16>) return float_to_bfloat16(float(value));
+    else if constexpr (is_same<To, bool>) return value != 0;
+    // A negative float has no defined conversion to an unsigned or a narrow type: those wrap around from int32.
+    else if constexpr (sizeof(To) < 4) return To(int32_t(value));
+    else return To(value);
+}
+
+// kw: cast
+// From a value in registers to one in registers, rounded as if it had been stored as To.
+template <typename To, typename From> KW_DEVICE Register<To> cast(From x) { return widen(convert<To>(x)); }
+
+}  // namespace kw

@@ -1,0 +1,98 @@
+// Vectors of neighbours: N elements that are loaded, computed with and stored together.
+#pragma once
+
+#include "types.cuh"
+
+// kw: KW_LANES
+// Stands before a loop over the lanes of a vector: unrolled on a GPU, one vector instruction a step on a CPU.
+#ifdef __CUDACC__
+#define KW_LANES _Pragma("unroll")
+#else
+#define KW_LANES _Pragma("omp simd")
+#endif
+
+namespace kw {
+
+// kw: Vec
+template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+    T v[N];
+    KW_DEVICE T& operator[](int i) { return v[i]; }
+    KW_DEVICE const T& operator[](int i) const { return v[i]; }
+};
+
+// kw: fill
+template <int N, typename T> KW_DEVICE Vec<T, N> fill(T value) {
+    Vec<T, N> y;
+    KW_LANES for (int i = 0; i < N; ++i) y.v[i] = value;
+    return y;
+}
+
+// kw: vec_convert
+template <typename To, typename From, int N> KW_DEVICE Vec<To, N> vec_convert(const Vec<From, N>& x) {
+    Vec<To, N> y;
+    KW_LANES for (int i = 0; i < N; ++i) y.v[i] = convert<To>(x.v[i]);
+    return y;
+}
+
+// kw: Packet
+#ifdef __CUDACC__
+// The largest word one instruction moves, of a vector that is a whole number of them.
+template <int bytes> struct PacketOf { using type = uint4; };
+template <> struct PacketOf<8> { using type = uint2; };
+template <> struct PacketOf<4> { using type = unsigned int; };
+template <> struct PacketOf<2> { using type = unsigned short; };
+template <> struct PacketOf<1> { using type = unsigned char; };
+template <typename T, int N> using Packet = typename PacketOf<int(sizeof(Vec<T, N>))>::type;
+#endif
+
+// kw: load
+#ifdef __CUDACC__
+// N neighbours from p, which must be aligned as Vec<T, N> is.
+template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) { return *reinterpret_cast<const Vec<T, N>*>(p); }
+#else
+template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) {
+    Vec<T, N> x;
+    KW_LANES for (int i = 0; i < N; ++i) x.v[i] = p[i];
+    return x;
+}
+#endif
+
+// kw: load_once
+#ifdef __CUDACC__
+// As load, for data that is read once: it is the first to leave the caches.
+template <int N, typename T> KW_DEVICE Vec<T, N> load_once(const T* p) {
+    using Word = Packet<T, N>;
+    Vec<T, N> x;
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / sizeof(Word)); ++i)
+        reinterpret_cast<Word*>(&x)[i] = __ldcs(reinterpret_cast<const Word*>(p) + i);
+    return x;
+}
+#else
+template <int N, typename T> KW_DEVICE Vec<T, N> load_once(const T* p) { return load<N>(p); }
+#endif
+
+// kw: store
+#ifdef __CUDACC__
+// N neighbours to p, which must be aligned as Vec<T, N> is.
+template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { *reinterpret_cast<Vec<T, N>*>(p) = x; }
+#else
+template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) {
+    KW_LANES for (int i = 0; i < N; ++i) p[i] = x.v[i];
+}
+#endif
+
+// kw: store_once
+#ifdef __CUDACC__
+// As store, for data that is not read again soon: it is the first to leave the caches.
+template <int N, typename T> KW_DEVICE void store_once(T* p, const Vec<T, N>& x) {
+    using Word = Packet<T, N>;
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / sizeof(Word)); ++i)
+        __stcs(reinterpret_cast<Word*>(p) + i, reinterpret_cast<const Word*>(&x)[i]);
+}
+#else
+template <int N, typename T> KW_DEVICE void store_once(T* p, const Vec<T, N>& x) { store<N>(p, x); }
+#endif
+
+}  // namespace kw
