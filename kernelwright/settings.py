@@ -1,7 +1,6 @@
 """Every knob of kernelwright as a typed field of one frozen value, made from the environment by one function."""
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ class Settings:
                        else ~/.cache/kernelwright
     jobs               compilers at a time: KERNELWRIGHT_JOBS, else MAX_JOBS (PyTorch's name), else the cores we may use
     cuda_home          CUDA_HOME or CUDA_PATH if set; device code is built with the toolkit there
-    nvcc_on_path       the nvcc a shell would run; may be a wrapper script
+    search_path        PATH: where compilers and ninja are looked for
     cxx                CXX if set: the C++ compiler to use
     build_timeout_s    a compiler that runs longer is stopped: KERNELWRIGHT_BUILD_TIMEOUT
     """
@@ -27,7 +26,7 @@ class Settings:
     cache_dir: Path
     jobs: int
     cuda_home: Path | None
-    nvcc_on_path: Path | None
+    search_path: str
     cxx: str | None
     build_timeout_s: float
 
@@ -42,7 +41,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         cache_dir=_cache_dir(env),
         jobs=_positive_int(env, "KERNELWRIGHT_JOBS") or _positive_int(env, "MAX_JOBS") or _usable_cores(),
         cuda_home=_path(env, "CUDA_HOME") or _path(env, "CUDA_PATH"),
-        nvcc_on_path=_which("nvcc", env),
+        search_path=env.get("PATH", os.defpath),
         cxx=env.get("CXX") or None,
         build_timeout_s=float(_positive_int(env, "KERNELWRIGHT_BUILD_TIMEOUT") or 600),
     )
@@ -62,11 +61,6 @@ def _cache_dir(env: Mapping[str, str]) -> Path:
 def _path(env: Mapping[str, str], name: str) -> Path | None:
     value = env.get(name, "")
     return Path(value).expanduser() if value else None
-
-
-def _which(program: str, env: Mapping[str, str]) -> Path | None:
-    found = shutil.which(program, path=env.get("PATH", os.defpath))
-    return Path(found) if found else None
 
 
 def _positive_int(env: Mapping[str, str], name: str) -> int | None:

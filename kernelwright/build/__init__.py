@@ -6,7 +6,7 @@ from kernelwright.build.cubin import Cubin, compile_cubin
 from kernelwright.build.cuda import build_cuda_library, library_resources
 from kernelwright.build.every import build, build_all
 from kernelwright.build.resources import KernelResources
-from kernelwright.build.toolchain import CudaToolkit, CxxCompiler, find_cuda, find_cxx
+from kernelwright.build.toolchain import CudaToolkit, CxxCompiler, extension_environment, find_cuda, find_cxx
 
 __all__ = [
     "Cubin",
@@ -18,6 +18,7 @@ __all__ = [
     "build_cpu_library",
     "build_cuda_library",
     "compile_cubin",
+    "extension_environment",
     "find_cuda",
     "find_cxx",
     "library_resources",

@@ -2,19 +2,23 @@
 
 import hashlib
 import importlib.util
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
+from kernelwright.flags import arch_list
 from kernelwright.settings import Settings
 
-__all__ = ["CudaToolkit", "CxxCompiler", "cuda_include_dirs", "find_cuda", "find_cxx"]
+__all__ = ["CudaToolkit", "CxxCompiler", "cuda_include_dirs", "extension_environment", "find_cuda", "find_cxx"]
 
 PROBE_TIMEOUT_S = 60
 
@@ -56,7 +60,7 @@ def find_cxx(settings: Settings) -> CxxCompiler:
     """CXX if set, else the first of g++, c++ and clang++ on the PATH."""
     named = [tuple(shlex.split(settings.cxx))] if settings.cxx else [(name,) for name in CXX_NAMES]
     for command in named:
-        if command and (program := shutil.which(command[0])):
+        if command and (program := shutil.which(command[0], path=settings.search_path)):
             return _examine_cxx((program, *command[1:]))
     if settings.cxx:
         raise EnvironmentProblem(
@@ -98,7 +102,7 @@ def find_cuda(settings: Settings) -> CudaToolkit:
                 cure="Unset CUDA_HOME, or set it to the folder of a CUDA toolkit, such as /usr/local/cuda.",
             )
         return toolkit
-    candidates = ((home, "nvcc is on the PATH") for home in _homes_behind(settings.nvcc_on_path))
+    candidates = ((home, "nvcc is on the PATH") for home in _homes_behind(_nvcc_on_path(settings)))
     usual = ((home, "it is in a usual place") for home in _usual_homes())
     for home, found in (*candidates, *usual):
         if toolkit := _examine_toolkit(home, found):
@@ -112,11 +116,31 @@ def find_cuda(settings: Settings) -> CudaToolkit:
 def cuda_include_dirs(settings: Settings) -> tuple[Path, ...]:
     """Folders with cuda_fp16.h and its like, which NVRTC does not bring; pip wheels have them without an nvcc."""
     homes = [settings.cuda_home] if settings.cuda_home else []
-    homes += [*_homes_behind(settings.nvcc_on_path), *_usual_homes()]
+    homes += [*_homes_behind(_nvcc_on_path(settings)), *_usual_homes()]
     includes = (home / "include" for home in homes)
     return next(((include,) for include in includes if (include / "cuda_fp16.h").is_file()), ())
 
 
+def extension_environment(device: Device, settings: Settings) -> dict[str, str]:
+    """Variables with which a child process builds an emitted file through torch's load_inline as we would.
+
+    torch takes the folder around nvcc for CUDA_HOME, which is wrong for a wrapper; builds for every architecture unless
+    told; and wants `ninja` on the PATH, where a virtual environment that is used but not activated does not put it.
+    """
+    scripts = sysconfig.get_path("scripts")
+    ninja = shutil.which("ninja", path=settings.search_path)
+    path = settings.search_path if ninja else f"{settings.search_path}{os.pathsep}{scripts}"
+    if device.kind == "cpu":
+        return {"PATH": path}
+    return {"PATH": path, "CUDA_HOME": str(find_cuda(settings).home), "TORCH_CUDA_ARCH_LIST": arch_list(device)}
+
+
+def _nvcc_on_path(settings: Settings) -> Path | None:
+    found = shutil.which("nvcc", path=settings.search_path)
+    return Path(found) if found else None
+
+
+@cache
 def _homes_behind(nvcc: Path | None) -> tuple[Path, ...]:
     """Where nvcc itself says its toolkit is, then where it lies: around a wrapper in /usr/local/bin is none."""
     if nvcc is None:
