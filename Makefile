@@ -1,0 +1,47 @@
+# make demo        set up, optimize one example, show the verdict, the speed-ups and the emitted file
+# make test        set up, run the tests
+# make lint        ruff, formatting, types
+# make bench-cpu   the CPU yardstick: eight pointwise operators on 32 M elements
+# make clean       remove what was made here, except .venv
+# make distclean   .venv too
+
+PYTHON ?= python3
+DEMO ?= examples/pointwise_chain.py
+PYTEST_ARGS ?=
+
+# Found before the path changes: .venv is made from this Python, and may borrow its packages.
+BASE_PYTHON := $(shell command -v $(PYTHON))
+SET_UP := $(BASE_PYTHON) scripts/set_up.py
+# ninja is a program as well as a package, and torch looks for it on the path.
+export PATH := $(CURDIR)/.venv/bin:$(PATH):$(dir $(BASE_PYTHON))
+
+.PHONY: help demo test lint bench-cpu clean distclean
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '/^$$/q; s/^# //p' Makefile
+
+demo:
+	@$(SET_UP) run
+	.venv/bin/python -m kernelwright optimize $(DEMO) -o out/$(notdir $(DEMO))
+
+test:
+	@$(SET_UP) test
+	.venv/bin/python -m pytest $(PYTEST_ARGS)
+
+lint:
+	@$(SET_UP) lint
+	.venv/bin/python -m ruff check .
+	.venv/bin/python -m ruff format --check .
+	.venv/bin/python -m mypy --strict kernelwright
+
+bench-cpu:
+	@$(SET_UP) run
+	.venv/bin/python -m kernelwright optimize benchmarks/problems/pointwise_chain_32m.py --device cpu -o out/pointwise_chain_32m.py
+
+clean:
+	rm -rf out build-output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf .venv
