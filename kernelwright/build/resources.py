@@ -26,7 +26,7 @@ class KernelResources:
         return self.spill_store_bytes > 0 or self.spill_load_bytes > 0
 
 
-ENTRY = re.compile(r"Compiling entry function '(?P<name>[^']+)'")
+ENTRY = re.compile(r"Compiling entry function '([^']+)'")
 STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 REGISTERS = re.compile(r"Used (\d+) registers")
 SMEM = re.compile(r"(\d+) bytes smem")
@@ -34,9 +34,8 @@ SMEM = re.compile(r"(\d+) bytes smem")
 
 def read_resources(log: str) -> tuple[KernelResources, ...]:
     """One row for each kernel in the output of `ptxas -v`, in its order."""
-    starts = list(ENTRY.finditer(log))
-    ends = [start.start() for start in starts[1:]] + [len(log)]
-    return tuple(_read_one(start["name"], log[start.end() : end]) for start, end in zip(starts, ends, strict=True))
+    _, *named = ENTRY.split(log)  # what stands before the first kernel, then name, text, name, text, ...
+    return tuple(_read_one(name, said) for name, said in zip(named[::2], named[1::2], strict=True))
 
 
 def _read_one(name: str, said: str) -> KernelResources:
