@@ -72,7 +72,7 @@ def instantiate(problem: Problem, seed: int, device: str | torch.device) -> Inst
         module = _executed(problem)
         model = _model(module, problem, seed, device)
         inputs = _inputs(module, problem, seed)
-        return Instance(model.to(device), _moved(inputs, device))
+        return Instance(_model_on(device, model), _moved(inputs, device))
 
 
 @contextmanager
@@ -149,6 +149,13 @@ def _constructed(module: ModuleType, problem: Problem, seed: int, constructor: t
     _seed_generators(seed)
     with _Blaming(problem, "Model(*get_init_inputs()) failed"):
         return constructor(*args, **kwargs)
+
+
+def _model_on(device: torch.device, model: nn.Module) -> nn.Module:
+    """Moved only if it must be: fake tensors, with which a caller may stand in for memory, cannot be moved in place."""
+    here = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    there = all(found.type == device.type and device.index in (None, found.index) for found in here)
+    return model if there else model.to(device)
 
 
 def _constructor_arguments(

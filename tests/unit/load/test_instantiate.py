@@ -13,6 +13,7 @@ from textwrap import dedent
 import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from kernelwright.errors import BadProblem
 from kernelwright.load import Instance, Problem, at_home, instantiate, load
@@ -276,6 +277,16 @@ def test_meta_makes_numbers_for_a_constructor_that_reads_them(written: Written) 
     instance = instantiate(written(model, ONE_INPUT), 0, "meta")
     assert instance.model.rates == [0.0, 0.5, 1.0]
     assert instance.model.layer.weight.is_meta
+
+
+def test_fake_tensors_can_stand_in_for_memory(written: Written) -> None:
+    problem = written(
+        LINEAR, "def get_inputs():\n    return [torch.rand(4)]\n", "def get_init_inputs():\n    return [4]\n"
+    )
+    with FakeTensorMode(), at_home(problem, "cpu"):
+        instance = instantiate(problem, 0, "cpu")
+    assert isinstance(instance.inputs[0], FakeTensor)
+    assert isinstance(instance.model.layer.weight, FakeTensor)
 
 
 # The module a file becomes
