@@ -42,8 +42,10 @@ def create_venv() -> None:
 
 def install(wanted: list[str]) -> None:
     constraints = ["--constraint", str(ROOT / "constraints.txt")]
-    if "torch" in wanted:  # a .venv of our own: the package itself, its tools, and all they need
-        what = ["--editable", f"{ROOT}[dev]", *constraints]
+    if (
+        "torch" in wanted
+    ):  # a .venv of our own: the package, its tools, all they need, and numpy, which torch misses aloud
+        what = ["--editable", f"{ROOT}[dev]", "numpy", *constraints]
     elif (venv_packages() / "lent.pth").exists():  # on loan: add what is missing, and leave the lender's torch alone
         what = ["--target", str(venv_packages()), *constraints, *wanted]
     else:
