@@ -49,14 +49,14 @@ def inline(names: Iterable[str], target: Target) -> str:
         if part not in wanted:
             wanted.add(part)
             pending += [providers[name] for name in part.mentions() if name in providers]
-    return _join([part for part in everything if part in wanted and part.text])
+    return join([part for part in everything if part in wanted and part.text])
 
 
 @cache
 def parts(target: Target) -> tuple[Part, ...]:
     """Every part of every header, each after what it needs: a header follows those it includes."""
     sources = {path.stem: path.read_text() for path in sorted(DIRECTORY.glob("*.cuh"))}
-    return tuple(part for header in _in_include_order(sources) for part in _split(header, sources[header], target))
+    return tuple(part for header in _in_include_order(sources) for part in split(f"device/{header}.cuh", sources[header], target))
 
 
 def _provider(name: str, providers: dict[str, Part]) -> Part:
@@ -80,14 +80,14 @@ def _in_include_order(sources: dict[str, str]) -> list[str]:
     return ordered
 
 
-def _split(header: str, source: str, target: Target) -> Iterator[Part]:
+def split(header: str, source: str, target: Target) -> Iterator[Part]:
     """The parts of one header as it reads for one target; what stands before the first part is for its readers only."""
     provides: tuple[str, ...] = ()
     inside = False
     lines: list[str] = []
     if OPENING not in source:
         kept = [x for x in source.splitlines() if x != "#pragma once" and not INCLUDE.match(x)]
-        yield Part(header, (header,), False, "\n".join(kept).strip())
+        yield Part(header, (Path(header).stem,), False, "\n".join(kept).strip())
         return
     for line in (*_for_target(source.splitlines(), target), OPENING):
         if line.startswith((OPENING, NAMESPACE, NAMESPACE_END)):
@@ -123,7 +123,7 @@ def _for_target(lines: Iterable[str], target: Target) -> Iterator[str]:
                 kept.pop()
 
 
-def _join(chosen: Sequence[Part]) -> str:
+def join(chosen: Sequence[Part]) -> str:
     """The parts in order, with a marker line for each header and each run of namespace members wrapped once."""
     blocks: list[str] = []
     header, inside = "", False
@@ -132,7 +132,7 @@ def _join(chosen: Sequence[Part]) -> str:
             blocks.append(NAMESPACE_END)
             inside = False
         if part.header != header:
-            blocks.append(f"// --- device/{part.header}.cuh")
+            blocks.append(f"// --- {part.header}")
             header = part.header
         if part.inside_namespace and not inside:
             blocks.append(NAMESPACE)

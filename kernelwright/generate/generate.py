@@ -1,0 +1,112 @@
+"""A `Plan`, a choice for each kernel and a device come in; a `Program` goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kernelwright.device import Device
+from kernelwright.generate.grid import grid_of, work_of
+from kernelwright.generate.literals import identifier
+from kernelwright.generate.pointwise import pointwise_source
+from kernelwright.generate.program import Choice, Launch, Program, ProgramStep, Source
+from kernelwright.kernels.pointwise import best_config, best_cpu_config
+from kernelwright.kernels.template import inline_with_templates
+from kernelwright.plan import Buffer, Kernel, Plan
+
+Choices = Mapping[str, Choice]
+
+CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
+
+
+def default_choices(plan: Plan, device: Device) -> dict[str, Choice]:
+    """For each kernel, by its name, the config that the cost model prefers."""
+    choices: dict[str, Choice] = {}
+    for kernel in plan.kernels:
+        work = work_of(kernel.region, grid_of(kernel.region))
+        choices[kernel.name] = best_config(work, device) if device.kind == "cuda" else best_cpu_config(work)
+    return choices
+
+
+def generate(plan: Plan, choices: Choices, device: Device) -> Program:
+    """The text of all kernels and the steps that run them."""
+    steps = tuple(merged_launches(plan, choices))
+    launches = [step for step in steps if isinstance(step, Launch)]
+    text = program_text(launches, device.kind) if launches else ""
+    return Program(plan, device.kind, text, steps)
+
+
+def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
+    """Consecutive kernels behind one entry; every other step as it is."""
+    steps: list[ProgramStep] = []
+    run: list[Kernel] = []
+    count = 0
+    for step in (*plan.steps, None):
+        if isinstance(step, Kernel):
+            if 0 not in step.region.shape:
+                run.append(step)
+            continue
+        if run:
+            steps.append(launch_of(f"run{count}", run, choices))
+            count += 1
+            run = []
+        if step is not None:
+            steps.append(step)
+    return steps
+
+
+def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
+    sources = tuple(pointwise_source(kernel, choices[kernel.name]) for kernel in run)
+    pointers: dict[str, Buffer] = {}
+    allocations: dict[str, Buffer] = {}
+    aliases: dict[str, tuple[Buffer, str]] = {}
+    for kernel in run:
+        for _, layout in kernel.region.loads:
+            pointers.setdefault(layout.buffer.name, layout.buffer)
+        for _, layout in kernel.region.stores:
+            buffer = layout.buffer
+            if buffer.name in kernel.writes_over:
+                aliases[buffer.name] = (buffer, kernel.writes_over[buffer.name])
+            elif buffer.source is None:
+                allocations.setdefault(buffer.name, buffer)
+            pointers.setdefault(buffer.name, buffer)
+    return Launch(entry, sources, tuple(pointers.values()), tuple(allocations.values()), tuple(aliases.values()))
+
+
+def program_text(launches: Sequence[Launch], kind: str) -> str:
+    """Device functions, the template, a struct a kernel, an entry a launch."""
+    sources = [source for launch in launches for source in launch.sources]
+    needs = {name for source in sources for name in source.needs} | {"pointwise"}
+    parts = [
+        CUDA_INCLUDES if kind == "cuda" else "",
+        inline_with_templates(needs | {"OnDevice"}, ("launch", "pointwise"), "cuda")
+        if kind == "cuda"
+        else inline_with_templates(needs, ("pointwise",), "cpu"),
+        "// --- generated: one struct a kernel",
+        *(source.struct for source in sources),
+        "// --- entries: each runs its kernels in order on the caller's stream",
+        *(entry_text(launch, kind) for launch in launches),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def entry_text(launch: Launch, kind: str) -> str:
+    written = {layout.buffer.name for s in launch.sources for _, layout in s.kernel.region.stores}
+    parameters = [parameter(buffer, buffer.name in written) for buffer in launch.pointers]
+    if kind == "cuda":
+        return cuda_entry(launch, parameters)
+    body = "".join(f"    {source.call};\n" for source in launch.sources)
+    return f'extern "C" int {launch.entry}({", ".join(parameters)}) {{\n{body}    return 0;\n}}'
+
+
+def parameter(buffer: Buffer, writable: bool) -> str:
+    const = "" if writable else "const "
+    return f"{const}{buffer.dtype.storage_cpp}* {identifier(buffer.name)}"
+
+
+def cuda_entry(launch: Launch, parameters: Sequence[str]) -> str:
+    """Returns 0, or 65536 times the number of the kernel that failed to launch plus its CUDA error."""
+    signature = ", ".join([*parameters, "int device", "cudaStream_t stream"])
+    lines = [f'extern "C" int {launch.entry}({signature}) {{', "    kw::OnDevice guard(device);"]
+    for number, source in enumerate(launch.sources):
+        lines.append(f"    if (const int error = {source.call}) return {number} * 65536 + error;")
+    return "\n".join([*lines, "    return 0;", "}"])

@@ -1,0 +1,66 @@
+"""A constant or a name comes in; its C++ spelling goes out."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from kernelwright.ir.dtypes import DType
+
+CPP_KEYWORDS = frozenset(
+    "alignas alignof and asm auto bool break case catch char class concept const constexpr continue decltype default "
+    "delete do double else enum explicit export extern false float for friend goto if inline int long mutable namespace "
+    "new noexcept not nullptr operator or private protected public register requires return short signed sizeof static "
+    "struct switch template this throw true typedef typename union unsigned using virtual void volatile while xor half "
+    "row column args stream device load store Index".split()
+)
+
+
+def literal(value: bool | int | float, dtype: DType) -> str:
+    """The value as C++ reads it back, to the bit."""
+    if dtype.kind == "bool":
+        return "true" if value else "false"
+    if dtype.kind == "int":
+        return str(int(value)) if dtype.itemsize == 4 else f"{dtype.compute_cpp}({int(value)})"
+    if dtype.compute_cpp == "double":
+        return double_literal(float(value))
+    return float_literal(float(value))
+
+
+def float_literal(value: float) -> str:
+    """The shortest decimal that is this float32."""
+    rounded = as_float32(value)
+    if not math.isfinite(rounded):
+        (bits,) = struct.unpack("<I", struct.pack("<f", rounded))
+        return f"kw::bits_float(0x{bits:08x}u)"
+    digits = next(text for text in (f"{rounded:.{p}g}" for p in range(1, 10)) if as_float32(float(text)) == rounded)
+    return f"{with_point(digits)}f"
+
+
+def as_float32(value: float) -> float:
+    """The nearest float32; beyond its range, infinity."""
+    if math.isfinite(value) and abs(value) >= 3.4028235677973366e38:
+        return math.copysign(math.inf, value)
+    result: float = struct.unpack("<f", struct.pack("<f", value))[0]
+    return result
+
+
+def double_literal(value: float) -> str:
+    if not math.isfinite(value):
+        (bits,) = struct.unpack("<Q", struct.pack("<d", value))
+        return f"kw::bits_double(0x{bits:016x}ull)"
+    return with_point(repr(value))
+
+
+def with_point(digits: str) -> str:
+    """1 -> 1.0: a literal without a point or an exponent would be an integer."""
+    return digits if any(c in digits for c in ".e") else f"{digits}.0"
+
+
+def identifier(name: str) -> str:
+    return f"{name}_" if name in CPP_KEYWORDS else name
+
+
+def camel(name: str) -> str:
+    """add_relu_kernel -> AddRelu"""
+    return "".join(part.capitalize() for part in name.removesuffix("_kernel").split("_"))

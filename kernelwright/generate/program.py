@@ -1,0 +1,56 @@
+"""What generate makes: the source of all kernels and the steps that run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kernelwright.kernels.pointwise import Config, CpuConfig, Work
+from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
+
+Choice: TypeAlias = Config | CpuConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One kernel as text: the struct, the line that launches it, and the device functions both need."""
+
+    kernel: Kernel
+    work: Work
+    choice: Choice
+    formula: str
+    struct: str
+    call: str
+    needs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A run of consecutive kernels behind one C entry. `pointers` are its arguments, in order."""
+
+    entry: str
+    sources: tuple[Source, ...]
+    pointers: tuple[Buffer, ...]
+    allocations: tuple[Buffer, ...]
+    aliases: tuple[tuple[Buffer, str], ...]
+
+
+ProgramStep: TypeAlias = Launch | Library | Materialise | CopyBack
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Everything the emitted file needs: the C++ or CUDA text, and the steps of forward() in order."""
+
+    plan: Plan
+    target: str
+    text: str
+    steps: tuple[ProgramStep, ...]
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Launch))
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        return tuple(source for launch in self.launches for source in launch.sources)

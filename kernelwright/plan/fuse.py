@@ -1,0 +1,186 @@
+"""A `Graph` comes in; groups of Maps that share one kernel go out.
+
+The graph is cut into levels by its barriers: whatever is computed in PyTorch, and views of what a kernel of ours
+computes. A node's level is the most barriers on any way from the inputs to it. Maps of one level and one shape can
+share a kernel without ever waiting for each other. Each Map is put on the latest level its users allow, so that a value
+is made where it is used.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Shape, View
+from kernelwright.ir.rewrite import rewrite
+from kernelwright.ir.scalars import SCALARS
+from kernelwright.plan.layouts import base_of
+
+# Values this small are launched together even when they have nothing in common: a launch costs more than they do.
+TINY_ELEMENTS = 4096
+
+# Operands and results of one kernel. CUDA takes 4 KB of arguments; a call with more pointers than this is slow to make.
+MOST_POINTERS = 48
+
+# A small value is computed again by each kernel that uses it, instead of by a kernel of its own, up to this cost.
+CHEAP_FLOPS = 32
+
+
+def fuse(graph: Graph) -> tuple[tuple[Map, ...], ...]:
+    """Groups of Maps, each in SSA order. Cheap rank-0 Maps stand in every group that uses them."""
+    users = users_of(graph)
+    levels = latest_levels(graph, users)
+    inlined = {n for n in graph.nodes() if is_inlined(n, graph, users)}
+    families: dict[tuple[int, Shape], list[Map]] = defaultdict(list)
+    for node in graph.nodes():
+        if isinstance(node, Map) and node not in inlined:
+            families[levels[node], node.shape].append(node)
+    groups = [group for family in families.values() for part in connected(family) for group in split_by_pointers(part)]
+    return tuple(with_inlined(group, inlined) for group in groups)
+
+
+def users_of(graph: Graph) -> dict[Node, list[Node]]:
+    """The nodes that take each node as an operand."""
+    users: dict[Node, list[Node]] = defaultdict(list)
+    for node in graph.nodes():
+        for operand in node.operands:
+            users[operand].append(node)
+    return users
+
+
+def ends_of(graph: Graph) -> set[Node]:
+    """What must be in memory at the end."""
+    return {*graph.outputs, *(update.value for update in graph.updates)}
+
+
+def is_barrier(node: Node) -> bool:
+    """Its operands must be in memory before it starts."""
+    if isinstance(node, View):
+        return isinstance(node.x, Map)
+    return bool(node.operands) and not isinstance(node, (Map, Item))
+
+
+def earliest_levels(graph: Graph) -> dict[Node, int]:
+    """The most barriers on any way to each node, itself included."""
+    levels: dict[Node, int] = {}
+    for node in graph.nodes():
+        levels[node] = max((levels[x] for x in node.operands), default=0) + is_barrier(node)
+    return levels
+
+
+def latest_levels(graph: Graph, users: Mapping[Node, Sequence[Node]]) -> dict[Node, int]:
+    """Maps moved to the latest level that their users allow; barriers and what they look at stay."""
+    levels = earliest_levels(graph)
+    ends = ends_of(graph)
+    for node in reversed(graph.nodes()):
+        if isinstance(node, Map) and node not in ends:
+            limits = [levels[u] - is_barrier(u) for u in users[node]]
+            levels[node] = max(levels[node], min(limits, default=levels[node]))
+    return levels
+
+
+def is_inlined(node: Node, graph: Graph, users: Mapping[Node, Sequence[Node]]) -> bool:
+    """A cheap rank-0 value that only kernels of ours use, and some of them on larger shapes."""
+    if not isinstance(node, Map) or node.shape or node in ends_of(graph):
+        return False
+    by_maps = all(isinstance(u, Map) for u in users[node])
+    return by_maps and any(u.shape for u in users[node]) and flops_of(node) <= CHEAP_FLOPS
+
+
+def with_inlined(group: Sequence[Map], inlined: set[Node]) -> tuple[Map, ...]:
+    """The group with the inlined values it needs before it."""
+    needed: dict[Map, None] = {}
+    for node in group:
+        for x in inlined_under(node, inlined):
+            needed.setdefault(x)
+    return (*needed, *group)
+
+
+def inlined_under(node: Map, inlined: set[Node]) -> Iterator[Map]:
+    for x in node.args:
+        if x in inlined and isinstance(x, Map):
+            yield from inlined_under(x, inlined)
+            yield x
+
+
+def connected(family: Sequence[Map]) -> list[list[Map]]:
+    """The family cut into parts that share no value; if it is tiny, all of it."""
+    if family[0].size <= TINY_ELEMENTS:
+        return [list(family)]
+    part_of: dict[Node, list[Map]] = {}
+    for node in family:
+        values = [node, *(base_of(x) for x in node.args if not isinstance(x, Const))]
+        met = {id(part_of[v]): part_of[v] for v in values if v in part_of}
+        merged = [n for part in met.values() for n in part] + [node]
+        for member in merged:
+            for v in (member, *(base_of(x) for x in member.args if not isinstance(x, Const))):
+                part_of[v] = merged
+    parts = {id(part_of[n]): part_of[n] for n in family}
+    order = {n: i for i, n in enumerate(family)}
+    return [sorted(part, key=order.__getitem__) for part in parts.values()]
+
+
+def split_by_pointers(part: Sequence[Map]) -> list[tuple[Map, ...]]:
+    """Pieces of the part, in order, each with few enough operands; one piece nearly always."""
+    pieces: list[tuple[Map, ...]] = []
+    piece: list[Map] = []
+    for node in part:
+        if piece and len(pointers([*piece, node])) > MOST_POINTERS:
+            pieces.append(tuple(piece))
+            piece = []
+        piece.append(node)
+    return [*pieces, tuple(piece)]
+
+
+def pointers(piece: Sequence[Map]) -> set[Node]:
+    """What is loaded from outside, and the results that nothing inside uses."""
+    inside = set(piece)
+    loads = {x for node in piece for x in node.args if not isinstance(x, Const) and x not in inside}
+    return loads | (inside - {x for node in piece for x in node.args})
+
+
+def spread_cheap_values(graph: Graph) -> Graph:
+    """broadcast(map f xs)  ->  map f (broadcast xs), where that spares a kernel for a small, cheap value
+
+    It holds because f works element by element. A value that something else uses too is made anyway, and stays.
+    """
+    while True:
+        users, ends = users_of(graph), ends_of(graph)
+        spared = {
+            n
+            for n in graph.nodes()
+            if isinstance(n, Map)
+            and n not in ends
+            and all(isinstance(u, Broadcast) for u in users[n])
+            and flops_of(n) <= CHEAP_FLOPS
+        }
+
+        def rule(node: Node, spared: set[Node] = spared) -> Node | None:
+            if not (isinstance(node, Broadcast) and isinstance(node.x, Map) and node.x in spared):
+                return None
+            return Map(node.x.fn, tuple(x if x.shape == () else Broadcast(x, node.shape) for x in node.x.args), node.x.to)
+
+        changed = rewrite(graph, [rule])
+        if changed == graph:
+            return graph
+        graph = changed
+
+
+def flops_of(node: Node) -> int:
+    """The cost of one element, through every Map and view down to what is loaded."""
+    total = 0
+    stack, seen = [node], set[Node]()
+    while stack:
+        current = stack.pop()
+        if current in seen or not isinstance(current, (Map, View)):
+            continue
+        seen.add(current)
+        total += SCALARS[current.fn].flops if isinstance(current, Map) else 0
+        stack.extend(current.operands)
+    return total
+
+
+def draws_of(graph: Graph) -> list[Opaque]:
+    """The calls that draw random numbers, in the order they must keep."""
+    draws = [n for n in graph.nodes() if isinstance(n, Opaque) and n.is_random]
+    return sorted(draws, key=lambda n: n.serial)

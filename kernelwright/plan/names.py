@@ -1,0 +1,77 @@
+"""Nodes come in; readable, unique names for buffers and kernels go out."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+
+from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Map, Node, Opaque, Param, View
+from kernelwright.plan.layouts import base_of
+
+# Names the emitted forward() uses itself.
+TAKEN = frozenset("self torch nn F ctypes inspect warnings load_inline stream launch planned run".split())
+
+# ATen's own names where they would read badly.
+SPOKEN: Mapping[str, str] = {
+    "_native_batch_norm_legit_functional": "normed",
+    "native_dropout": "dropped",
+    "layer_norm": "normed",
+    "group_norm": "normed",
+    "instance_norm": "normed",
+    "max_pool1d": "pooled",
+    "max_pool2d": "pooled",
+    "max_pool3d": "pooled",
+    "avg_pool1d": "pooled",
+    "avg_pool2d": "pooled",
+    "avg_pool3d": "pooled",
+    "cat": "joined",
+}
+
+
+class Namer:
+    """Hands out names; the second `relu` is `relu_2`."""
+
+    def __init__(self, graph: Graph) -> None:
+        arguments = {leaf.name for leaf in graph.inputs} | {scalar.name for scalar in graph.scalars}
+        self.taken: set[str] = set(TAKEN) | arguments
+        self.outputs = graph.outputs
+
+    def unique(self, wish: str) -> str:
+        wish = re.sub(r"\W", "_", wish).strip("_") or "value"
+        wish = f"{wish}_" if keyword.iskeyword(wish) else wish
+        name, number = wish, 1
+        while name in self.taken:
+            number += 1
+            name = f"{wish}_{number}"
+        self.taken.add(name)
+        return name
+
+    def leaf(self, node: Input | Param) -> str:
+        """An argument keeps its name; a parameter is named by its path."""
+        return node.name if isinstance(node, Input) else self.unique(node.path.replace(".", "_"))
+
+    def library(self, node: Node) -> str:
+        match node:
+            case Contract():
+                return self.unique("product")
+            case Conv():
+                return self.unique("conv")
+            case Opaque(target):
+                operator = target.split(".")[1]
+                return self.unique(SPOKEN.get(operator, operator))
+        raise AssertionError(f"not a library call: {node}")
+
+    def kernel_result(self, node: Map) -> str:
+        """The result of the model is `y`; anything else is named after the last function."""
+        if len(self.outputs) == 1 and base_of(self.outputs[0]) is node:
+            return self.unique("y")
+        return self.unique(node.fn if node.fn != "identity" else "copy")
+
+    def view(self, node: Node) -> str:
+        return self.unique("dense" if isinstance(node, View) else "table")
+
+    def kernel(self, maps: Sequence[Map]) -> str:
+        """At most the last three functions, in order: add_mul_relu."""
+        spoken = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
+        return self.unique("_".join(dict.fromkeys(spoken[-3:])) + "_kernel")

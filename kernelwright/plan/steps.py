@@ -1,0 +1,117 @@
+"""What a plan is made of: buffers, layouts in them, and steps in the order they run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from kernelwright.ir.dtypes import DType
+from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """A tensor of the running program. `source` is the leaf it is, or None for what a step makes."""
+
+    name: str
+    shape: Shape
+    dtype: DType
+    strides: Shape
+    source: Input | Param | None = None
+
+    @property
+    def nbytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the elements of a value lie: element i of the shape is at offset + sum(i * strides) in the buffer."""
+
+    buffer: Buffer
+    shape: Shape
+    strides: Shape
+    offset: int
+
+    @property
+    def touched_bytes(self) -> int:
+        """The distinct bytes that reading every element fetches."""
+        extents = (extent for extent, stride in zip(self.shape, self.strides, strict=True) if stride)
+        return math.prod(extents) * self.buffer.dtype.itemsize
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """A pointwise computation over one shape: load, compute in SSA order, store."""
+
+    shape: Shape
+    loads: tuple[tuple[Node, Layout], ...]
+    body: tuple[Map, ...]
+    stores: tuple[tuple[Node, Layout], ...]
+
+    @property
+    def bytes_moved(self) -> int:
+        """Each distinct operand read once, each result written once."""
+        read = {layout.buffer.name: layout.touched_bytes for _, layout in self.loads}
+        return sum(read.values()) + sum(layout.touched_bytes for _, layout in self.stores)
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """One launch of a kernel of ours. `writes_over` names the dead buffers whose memory its results take."""
+
+    name: str
+    region: Region
+    writes_over: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """One call into PyTorch: a Contract, Conv or Opaque, with the bias it may add itself."""
+
+    node: Node
+    bias: Node | None
+    results: tuple[Buffer | None, ...]
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Materialise:
+    """A view that strides cannot express, copied by PyTorch into memory of its own."""
+
+    node: Node
+    result: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class CopyBack:
+    """State that ends up in another buffer is copied to where it belongs."""
+
+    target: Buffer
+    value: Node
+
+
+Step: TypeAlias = Kernel | Library | Materialise | CopyBack
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The steps in order, and the buffer that holds each node which is in memory."""
+
+    graph: Graph
+    steps: tuple[Step, ...]
+    places: Mapping[Node, Buffer]
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        return tuple(step for step in self.steps if isinstance(step, Kernel))
+
+
+def contiguous(shape: Shape) -> Shape:
+    """Row-major strides."""
+    strides = [1] * len(shape)
+    for axis in range(len(shape) - 2, -1, -1):
+        strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
+    return tuple(strides)
