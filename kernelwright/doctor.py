@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Literal
 
 from kernelwright.build import build_cpu_library, find_cuda, find_cxx, load_cpu_library
-from kernelwright.build.cubin import nvrtc_version
-from kernelwright.build.toolchain import cuda_include_dirs
+from kernelwright.build.toolchain import cuda_include_dirs, find_nvrtc
 from kernelwright.device import resolve
 from kernelwright.errors import KernelwrightError
 from kernelwright.settings import Settings, read_settings
@@ -140,17 +139,17 @@ def _torch_cuda() -> tuple[str | None, Path | None]:
 
 def check_nvrtc(settings: Settings) -> Finding:
     """NVRTC makes tuning quick; nvcc does the same, slower."""
-    version = nvrtc_version()
-    if version is None:
+    nvrtc = find_nvrtc(settings)
+    if nvrtc is None:
         return Finding(
             "NVRTC",
             "warning",
-            "not usable from Python; variants are compiled by nvcc instead, about ten times slower.",
-            "pip install cuda-bindings nvidia-cuda-nvrtc, in the CUDA version of torch.",
+            "not here; variants are compiled by nvcc instead, half a second slower each.",
+            "pip install nvidia-cuda-nvrtc, in the CUDA version of torch.",
         )
     if not cuda_include_dirs(settings):
-        return Finding("NVRTC", "warning", f"{version}, without CUDA's headers (cuda_fp16.h).", "Set CUDA_HOME.")
-    return Finding("NVRTC", "ok", f"{version}, headers in {cuda_include_dirs(settings)[0]}")
+        return Finding("NVRTC", "warning", f"{nvrtc.version}, without CUDA's headers (cuda_fp16.h).", "Set CUDA_HOME.")
+    return Finding("NVRTC", "ok", f"{nvrtc.version} at {nvrtc.library}, headers in {cuda_include_dirs(settings)[0]}")
 
 
 def check_cxx(settings: Settings) -> Finding:

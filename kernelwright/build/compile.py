@@ -25,7 +25,7 @@ ERROR_PATTERNS: tuple[re.Pattern[str], ...] = (
     re.compile(r"^(?P<file>ptxas)\b.*?(?:error|fatal)\s*: (?P<message>.*)$", re.MULTILINE),
     # the linker
     re.compile(r"^(?P<file>\S*\bld\b\S*|collect2): (?P<message>.*)$", re.MULTILINE),
-    re.compile(r"^(?P<file>nvcc)\s+(?:error|fatal)\s*: (?P<message>.*)$", re.MULTILINE),
+    re.compile(r"^(?P<file>nvcc|nvrtc)\s+(?:error|fatal)\s*: (?P<message>.*)$", re.MULTILINE),
 )
 
 
@@ -35,7 +35,7 @@ def compile_in(folder: Path, command: Sequence[str], source_name: str, timeout_s
     with (folder / LOG_NAME).open("a") as log:
         log.write(f"$ {' '.join(command)}\n{output}")
     if exit_status != 0:
-        raise rejected(output, (folder / source_name).read_text(), where=f"{source_name} ({Path(command[0]).name})")
+        raise rejected(output, (folder / source_name).read_text(), where=source_name)
     return output
 
 

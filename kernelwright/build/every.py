@@ -26,8 +26,8 @@ def build(source: str, device: Device, settings: Settings | None = None) -> Path
 def build_all(jobs: Sequence[Callable[[], T]], settings: Settings | None = None) -> tuple[T | BuildError, ...]:
     """What each job gives, in order; a source its compiler rejected gives the BuildError, and the others go on.
 
-    `jobs` are calls waiting to be made: `partial(build_cuda_library, source, "sm_90a")`. Compilers are processes of
-    their own and NVRTC lets go of the interpreter's lock, so threads are enough to keep every core busy.
+    `jobs` are calls waiting to be made: `partial(build_cuda_library, source, "sm_90a")`. Every compiler is
+    a process of its own, so threads are enough to keep all cores busy.
     """
     settings = settings or read_settings()
     with ThreadPoolExecutor(max_workers=settings.jobs, thread_name_prefix="build") as pool:

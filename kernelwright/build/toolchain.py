@@ -7,18 +7,30 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Literal
 
+from kernelwright.build import nvrtc as nvrtc_program
 from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
 from kernelwright.flags import arch_list
 from kernelwright.settings import Settings
 
-__all__ = ["CudaToolkit", "CxxCompiler", "cuda_include_dirs", "extension_environment", "find_cuda", "find_cxx"]
+__all__ = [
+    "CudaToolkit",
+    "CxxCompiler",
+    "Nvrtc",
+    "cuda_include_dirs",
+    "extension_environment",
+    "find_cuda",
+    "find_cxx",
+    "find_nvrtc",
+    "has_cuda",
+]
 
 PROBE_TIMEOUT_S = 60
 
@@ -48,6 +60,18 @@ class CudaToolkit:
     nvcc: Path
     version: str
     found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Nvrtc:
+    """command  the program to call: Python, our nvrtc.py, the library
+    library  libnvrtc.so.13 or its like
+    version  "13.0"
+    """
+
+    command: tuple[str, ...]
+    library: Path
+    version: str
 
 
 # --- C++
@@ -111,6 +135,31 @@ def find_cuda(settings: Settings) -> CudaToolkit:
         "no CUDA toolkit: CUDA_HOME is not set, nvcc is not on the PATH, and there is none in /usr/local/cuda.",
         cure="Install the CUDA toolkit of your torch's version, or set CUDA_HOME. Without it, use --device cpu.",
     )
+
+
+def has_cuda(settings: Settings) -> bool:
+    """Whether `find_cuda` finds one."""
+    try:
+        find_cuda(settings)
+    except EnvironmentProblem:
+        return False
+    return True
+
+
+def find_nvrtc(settings: Settings) -> Nvrtc | None:
+    """The NVRTC that torch brought, which suits this machine's driver, else the toolkit's; None if neither works."""
+    libraries = [path for home in wheel_folders() for path in sorted(home.glob("lib/libnvrtc.so*"), reverse=True)]
+    if has_cuda(settings):
+        libraries += sorted(find_cuda(settings).home.glob("lib64/libnvrtc.so*"), reverse=True)
+    return next((nvrtc for library in libraries if (nvrtc := _examine_nvrtc(library))), None)
+
+
+@cache
+def _examine_nvrtc(library: Path) -> Nvrtc | None:
+    # -P keeps the folder of nvrtc.py, with our modules in it, off the child's import path.
+    command = (sys.executable, "-P", str(Path(nvrtc_program.__file__)), str(library))
+    version = re.fullmatch(r"\d+\.\d+", _say(list(command)))
+    return Nvrtc(command, library, version[0]) if version else None
 
 
 def cuda_include_dirs(settings: Settings) -> tuple[Path, ...]:

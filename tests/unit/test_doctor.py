@@ -21,7 +21,7 @@ def settings(tmp_path):
 def bare(settings, tmp_path, monkeypatch):
     """Settings of a machine with no tools at all."""
     monkeypatch.setattr(toolchain, "_usual_homes", lambda: ())
-    monkeypatch.setattr(doctor, "nvrtc_version", lambda: None)
+    monkeypatch.setattr(doctor, "find_nvrtc", lambda settings: None)
     return replace(settings, search_path=str(tmp_path), cuda_home=None, cxx=None)
 
 

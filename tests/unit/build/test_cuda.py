@@ -17,6 +17,7 @@ from kernelwright.build import (
     toolchain,
 )
 from kernelwright.build.resources import read_resources
+from kernelwright.build.toolchain import find_nvrtc
 from kernelwright.device import resolve
 from kernelwright.errors import BuildError, EnvironmentProblem
 from kernelwright.flags import arch_list, gencode
@@ -57,7 +58,7 @@ ELF = b"\x7fELF"
 
 @pytest.fixture
 def nvcc_only(monkeypatch):
-    monkeypatch.setattr(cubin, "nvrtc_version", lambda: None)
+    monkeypatch.setattr(cubin, "find_nvrtc", lambda settings: None)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_spills_are_seen(settings, cuda):
 
 
 def test_nvrtc_makes_the_same_kernels(settings):
-    if cubin.nvrtc_version() is None:
+    if find_nvrtc(settings) is None:
         pytest.skip("NVRTC is not usable here")
     made = compile_cubin(KERNEL, "sm_90a", settings)
     assert made.compiler.startswith("nvrtc ")
