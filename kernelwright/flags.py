@@ -2,8 +2,12 @@
 
 Floating point keeps IEEE meaning: NaN, Inf, signed zeros and the order of additions stand, so nothing like
 -ffast-math. Let go are only errno after a math call and floating-point exception flags, which no PyTorch program can
-observe and which keep loops from being vectorised. A product and a sum may be contracted into a fused multiply-add, as
-in PyTorch's own kernels: it rounds once instead of twice.
+observe and which keep loops from being vectorised.
+
+Multiply-adds are fused where a kernel says fma and nowhere else. Left to itself a compiler contracts across the
+operators we fuse, and x*x - y*y, which PyTorch makes exactly 0 for x == y, becomes a rounding error of either sign, and
+NaN under the square root that follows. A fused chain of +, -, * and / so gives PyTorch's very bits. Dot products lose
+nothing, for they write fma; a loop of `sum += a * b` would run at half speed.
 
 OpenMP: compile with -fopenmp, link without it. The library then carries undefined GOMP_* symbols, and `ctypes.CDLL`
 binds them to the OpenMP runtime that `import torch` has already loaded with global visibility, whatever that file is
@@ -25,10 +29,11 @@ CPU_COMPILE_FLAGS: tuple[str, ...] = (
     "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-ffp-contract=off",
 )
 CPU_LINK_FLAGS: tuple[str, ...] = ()
 
-CUDA_COMPILE_FLAGS: tuple[str, ...] = ("-O3", "-std=c++17")
+CUDA_COMPILE_FLAGS: tuple[str, ...] = ("-O3", "-std=c++17", "-fmad=false")
 
 
 def gencode(arch: str) -> str:

@@ -60,7 +60,7 @@ def compile_with_nvrtc(source: str, arch: str, nvrtc: Nvrtc, settings: Settings)
     """The same by NVRTC, whose only level of optimisation is nvcc's -O3."""
     options = [
         f"--gpu-architecture={arch}",
-        *(flag for flag in CUDA_COMPILE_FLAGS if flag.startswith("-std")),
+        *(flag for flag in CUDA_COMPILE_FLAGS if flag != "-O3"),
         "--ptxas-options=-v",
         *(f"-I{folder}" for folder in cuda_include_dirs(settings)),
     ]

@@ -32,6 +32,10 @@ extern "C" int thread_count() {
 extern "C" int is_nan(float x) { return x != x; }
 extern "C" float minus(float x) { return x - x; }
 extern "C" float keeps_zeros_sign(float x) { return x + 0.0f; }
+extern "C" float difference_of_squares(float x, float y) {
+    const float t0 = x * x, t1 = y * y;
+    return t0 - t1;
+}
 """
 
 
@@ -65,6 +69,12 @@ def test_nan_inf_and_signed_zeros_keep_their_meaning(library):
     assert library.is_nan(math.nan) == 1
     assert math.isnan(library.minus(math.inf))
     assert math.copysign(1, library.keeps_zeros_sign(-0.0)) == 1
+
+
+def test_operators_are_not_contracted_across_what_was_fused(library):
+    function = library.difference_of_squares
+    function.argtypes, function.restype = [ctypes.c_float] * 2, ctypes.c_float
+    assert [function(x, x) for x in (0.1, 1.1, 3.3, 1e-3)] == [0.0] * 4
 
 
 def test_the_library_brings_no_openmp_runtime_of_its_own(settings, cxx):

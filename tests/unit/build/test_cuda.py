@@ -16,6 +16,8 @@ from kernelwright.build import (
     library_resources,
     toolchain,
 )
+from kernelwright.build.compile import compile_in
+from kernelwright.build.cuda import nvcc_command
 from kernelwright.build.resources import read_resources
 from kernelwright.build.toolchain import find_nvrtc
 from kernelwright.device import resolve
@@ -95,6 +97,14 @@ def test_nvcc_makes_a_cubin(settings, cuda, nvcc_only):
     assert [kernel.name for kernel in made.kernels] == ["scale"]
     assert compile_cubin(KERNEL, "sm_90a", settings) == made
     assert compile_cubin(KERNEL, "sm_80", settings).image != made.image
+
+
+@pytest.mark.parametrize(("expression", "fused"), [("a * b + x[0]", False), ("fmaf(a, b, x[0])", True)])
+def test_a_multiply_add_is_fused_where_the_kernel_says_so_and_nowhere_else(settings, cuda, tmp_path, expression, fused):
+    (tmp_path / "kernel.cu").write_text(f"__global__ void k(float* x, float a, float b) {{ x[0] = {expression}; }}")
+    command = [*nvcc_command("sm_90a", settings), "-ptx", "kernel.cu", "-o", "kernel.ptx"]
+    compile_in(tmp_path, command, "kernel.cu", settings.build_timeout_s)
+    assert ("fma.rn.f32" in (tmp_path / "kernel.ptx").read_text()) == fused
 
 
 def test_spills_are_seen(settings, cuda):
