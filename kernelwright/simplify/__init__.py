@@ -1,0 +1,5 @@
+"""Stage 3: a `Graph` comes in; a `Graph` with the same values and less work goes out."""
+
+from kernelwright.simplify.simplify import simplify
+
+__all__ = ["simplify"]

@@ -1,0 +1,69 @@
+"""Clamps: relu, relu6, hardtanh, and minimum and maximum with a constant, as min(max(x, low), high)."""
+
+from __future__ import annotations
+
+from kernelwright.ir.nodes import Const, Map, Node
+from kernelwright.ir.scalars import Value
+from kernelwright.simplify.constants import constant, number
+from kernelwright.simplify.ranges import clamp_of, is_positive_zero_or_more, value_range
+
+
+def clamp(x: Node, low: Value, high: Value) -> Node:
+    """min(max(x, low), high) in the shortest words; NaN stays NaN."""
+    bounded_below, bounded_above = low != x.dtype.lowest, high != x.dtype.highest
+    if not bounded_below and not bounded_above:
+        return x
+    if low == 0 and not bounded_above:
+        return Map("relu", (x,))
+    if low == 0 and high == 6:
+        return Map("relu6", (x,))
+    if not bounded_above:
+        return Map("maximum", (x, constant(low, x.dtype)))
+    if not bounded_below:
+        return Map("minimum", (x, constant(high, x.dtype)))
+    return Map("hardtanh", (x, constant(low, x.dtype), constant(high, x.dtype)))
+
+
+def merge_clamps(n: Node) -> Node | None:
+    """clamp(clamp(x, a, b), c, d)  ->  clamp(x, clamp(a, c, d), clamp(b, c, d))"""
+    outer = clamp_of(n)
+    if outer is None:
+        return None
+    middle, low, high = outer
+    inner = clamp_of(middle)
+    if inner is None:
+        return None
+    x, inner_low, inner_high = inner
+    return clamp(x, min(max(inner_low, low), high), min(max(inner_high, low), high))
+
+
+def drop_needless_bounds(n: Node) -> Node | None:
+    """clamp(x, a, b)  ->  x  where a <= x <= b already, and one bound alone where only the other can bind"""
+    found = clamp_of(n)
+    if found is None or isinstance(found[0], Const):
+        return None
+    x, low, high = found
+    least, greatest = value_range(x)
+    shorter = clamp(x, x.dtype.lowest if least >= low else low, x.dtype.highest if greatest <= high else high)
+    return None if shorter is n else shorter
+
+
+def drop_leak(n: Node) -> Node | None:
+    """leaky_relu(x, slope)  ->  x  where x >= 0 already and the slope is no negative number"""
+    match n:
+        case Map("leaky_relu", (x, Const() as c)):
+            slope = number(c)
+            harmless = isinstance(slope, float) and 0 <= slope < float("inf")
+            return x if harmless and value_range(x)[0] >= 0 else None
+    return None
+
+
+def drop_absolute_value(n: Node) -> Node | None:
+    """abs(x)  ->  x  where x is NaN, +0.0 or greater"""
+    match n:
+        case Map("abs", (x,)) if is_positive_zero_or_more(x):
+            return x
+    return None
+
+
+RULES = (merge_clamps, drop_needless_bounds, drop_leak, drop_absolute_value)

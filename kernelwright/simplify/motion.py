@@ -1,0 +1,118 @@
+"""Views and Maps: a view between two Maps moves out of the way, so that pointwise chains stay together.
+
+Each kind of view has one direction, so that no two rules undo each other: Broadcast moves out over Maps, as fewer
+elements are then computed; Slice, Permute and Reshape move in under Maps.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reshape, Shape, Slice, View
+from kernelwright.ir.rewrite import one_pass
+from kernelwright.simplify.views import padded, reshaped_source, without_leading_ones
+
+# Who takes each node as an operand; None stands for the outside, which takes outputs and updated values.
+Users: TypeAlias = Mapping[Node, Sequence[Node | None]]
+
+
+def broadcast_over_map(n: Node) -> Node | None:
+    """f(broadcast(x, s), broadcast(y, s))  ->  broadcast(f(x, y), s)  where f is then computed on fewer elements"""
+    match n:
+        case Map(fn, args, to) if n.shape:
+            joint = joint_shape([source_shape(a) for a in args], len(n.shape))
+            if math.prod(joint) >= n.size:
+                return None
+            small = without_leading_ones(joint)
+            return Broadcast(Map(fn, tuple(respread(a, small) for a in args), to), n.shape)
+    return None
+
+
+def source_shape(x: Node) -> Shape:
+    return x.x.shape if isinstance(x, Broadcast) else x.shape
+
+
+def joint_shape(shapes: Sequence[Shape], rank: int) -> Shape:
+    """The smallest shape that all of them broadcast to."""
+    return tuple(max(extents) for extents in zip(*(padded(s, rank) for s in shapes), strict=True))
+
+
+def respread(x: Node, shape: Shape) -> Node:
+    """The source of a Broadcast, spread to a smaller shape; a scalar needs no spreading."""
+    source = x.x if isinstance(x, Broadcast) else x
+    short = without_leading_ones(source.shape)
+    source = source if source.shape == short else Reshape(source, short)
+    return source if source.shape in ((), shape) else Broadcast(source, shape)
+
+
+def scalar_instead_of_broadcast(n: Node) -> Node | None:
+    """f(x, broadcast(c : []))  ->  f(x, c): a Map spreads scalars itself"""
+    match n:
+        case Map(fn, args, to) if any(isinstance(a, Broadcast) and a.x.shape == () for a in args):
+            scalars = tuple(a.x if isinstance(a, Broadcast) and a.x.shape == () else a for a in args)
+            result = Map(fn, scalars, to)
+            return result if result.shape == n.shape else Broadcast(result, n.shape)
+    return None
+
+
+def views_inward(graph: Graph) -> Graph:
+    """view(f(x, y))  ->  f(view(x), view(y))  for Slice, Permute and Reshape, wherever that computes nothing twice"""
+    users = users_of(graph)
+    between = views_between_maps(graph, users)
+    movable = {n for n in graph.nodes() if may_move(n, users, between)}
+    return one_pass(graph, [lambda n: moved_inward(n) if n in movable else None], [])
+
+
+def users_of(graph: Graph) -> Users:
+    users: dict[Node, list[Node | None]] = defaultdict(list)
+    for node in graph.nodes():
+        for operand in node.operands:
+            users[operand].append(node)
+    for end in (*graph.outputs, *(update.value for update in graph.updates)):
+        users[end].append(None)
+    return users
+
+
+def views_between_maps(graph: Graph, users: Users) -> set[Node]:
+    """The views that only Maps read, directly or through further views."""
+    found: set[Node] = set()
+    for node in reversed(graph.nodes()):
+        if isinstance(node, View) and all(isinstance(user, Map) or user in found for user in users[node]):
+            found.add(node)
+    return found
+
+
+def may_move(n: Node, users: Users, between: set[Node]) -> bool:
+    match n:
+        case Slice(Map() as f) if f.shape:
+            return users[f] == [n] or (all(user in between for user in users[f]) and are_parts(f, users[f]))
+        case Permute(Map() as f) if f.shape:
+            return n in between and users[f] == [n]
+        case Reshape(Map() as f) if f.shape:
+            return n in between and users[f] == [n] and all(takes_reshape(a, n.shape) for a in f.args)
+    return False
+
+
+def are_parts(f: Map, users: Sequence[Node | None]) -> bool:
+    """Slices that together have no more elements than f: moving them all in adds no work."""
+    slices = [user for user in users if isinstance(user, Slice)]
+    return len(slices) == len(users) and sum(s.size for s in slices) <= f.size
+
+
+def takes_reshape(x: Node, shape: Shape) -> bool:
+    """The reshape of this operand is again an operand that needs no memory of its own."""
+    if not isinstance(x, Broadcast):
+        return True
+    return x.size > 0 and reshaped_source(padded(x.x.shape, len(x.shape)), x.shape, shape) is not None
+
+
+def moved_inward(n: Node) -> Node:
+    (f,) = n.operands
+    assert isinstance(f, Map)
+    return f.rebuild(tuple(a if a.shape == () else n.rebuild((a,)) for a in f.args))
+
+
+RULES = (broadcast_over_map, scalar_instead_of_broadcast)

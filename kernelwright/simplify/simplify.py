@@ -1,0 +1,45 @@
+"""A `Graph` comes in; the rules are applied until none fires, and the simpler `Graph` goes out.
+
+Every rule holds for all operands, NaN, infinities and -0.0 included, bit for bit but for what its docstring says. A
+NaN's payload, and which of two zeros of unlike sign `minimum` and `maximum` give, are open in PyTorch too. Dead code
+goes because a graph is what its outputs depend on, and common subexpressions because equal nodes are one object:
+neither needs a rule. Random draws keep their number and order: no rule drops one, and `serial` keeps them apart.
+"""
+
+from __future__ import annotations
+
+from kernelwright.ir.nodes import Broadcast, Graph, Map, Node
+from kernelwright.ir.rewrite import Rule, rewrite
+from kernelwright.simplify import algebra, casts, clamps, constants, contractions, motion, scaling, views
+from kernelwright.simplify.motion import views_inward
+from kernelwright.simplify.ownership import with_copies
+
+
+def simplify(graph: Graph) -> Graph:
+    """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
+    current = graph
+    while True:
+        settled = rewrite(current, RULES)
+        current = views_inward(settled)
+        if current == settled:
+            return with_copies(graph, settled)
+
+
+def keeping_shape(rule: Rule) -> Rule:
+    """A rule of scalars as a rule of Maps: a scalar left in place of a Map is spread to the Map's shape."""
+
+    def kept(n: Node) -> Node | None:
+        result = rule(n) if isinstance(n, Map) else None
+        return result if result is None or result.shape == n.shape else Broadcast(result, n.shape)
+
+    return kept
+
+
+SCALAR_RULES = (*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES)
+RULES: tuple[Rule, ...] = (
+    *constants.RULES,
+    *motion.RULES,
+    *(keeping_shape(rule) for rule in SCALAR_RULES),
+    *views.RULES,
+    *contractions.RULES,
+)
