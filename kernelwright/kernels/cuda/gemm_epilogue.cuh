@@ -37,4 +37,19 @@ KW_DEVICE void store_some(const typename Epilogue::Args& args, const float (&v)[
     if (n + i < columns) store_part<Vector, Epilogue>(args, v, i, m, n);
 }
 
+// --- wgmma's accumulators. A thread has, of every 8 columns, the pair 2q, 2q + 1 (q = lane % 4) in two rows.
+// Of 16 columns, lanes q and q ^ 1 trade pairs: even lanes take the left 8, odd lanes the right 8, four neighbours each.
+
+// Where a lane's four neighbours begin in every 16 columns.
+KW_DEVICE int first_of_four(int lane) { return (lane & 1) * 8 + (lane & 2) * 2; }
+
+KW_DEVICE void trade(float (&v)[4], const float* left, const float* right, bool odd) {
+#pragma unroll
+  for (int i = 0; i < 2; i++) {
+    const float received = __shfl_xor_sync(~0u, odd ? left[i] : right[i], 1);
+    v[i] = odd ? received : left[i];
+    v[2 + i] = odd ? right[i] : received;
+  }
+}
+
 }  // namespace kw::gemm

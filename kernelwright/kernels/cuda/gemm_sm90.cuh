@@ -283,15 +283,13 @@ KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args
   if (lane < 4 && n + lane < problem.n) Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
 }
 
-// first_of_four: where a lane's four neighbours begin in every 16 columns. Bit 2 i + r of `again`: sixteen i, row m + 8 r.
-KW_DEVICE int first_of_four(int lane) { return (lane & 1) * 8 + (lane & 2) * 2; }
-
+// Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
 template <class Epilogue>
 KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int m, int lane, uint32_t again) {
 #pragma unroll 1
   for (int source = 0; source < 32; source++) {
     uint32_t left = __shfl_sync(~0u, again, source);
-    const int first_m = __shfl_sync(~0u, m, source), first_n = work.n + first_of_four(source);
+    const int first_m = __shfl_sync(~0u, m, source), first_n = work.n + gemm::first_of_four(source);
 #pragma unroll 1
     for (; left; left &= left - 1) {
       const int bit = __ffs(left) - 1;
@@ -306,22 +304,11 @@ KW_DEVICE float4 load_column(const float* pointer) {  // volatile: the compiler 
   return v;
 }
 
-// The four neighbours a lane gets of 16 columns of one of its rows. wgmma leaves pairs: columns 2q, 2q + 1 of the left and
-// of the right 8. Lanes q and q ^ 1 trade: even lanes take the left 8, odd lanes the right 8.
-KW_DEVICE void trade(float (&v)[4], const float* left, const float* right, bool odd) {
-#pragma unroll
-  for (int i = 0; i < 2; i++) {
-    const float received = __shfl_xor_sync(~0u, odd ? left[i] : right[i], 1);
-    v[i] = odd ? received : left[i];
-    v[2 + i] = odd ? right[i] : received;
-  }
-}
-
 template <class Config, class Epilogue>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
                       const float (&total)[Sizes<Config>::blocks][Sizes<Config>::wgmma_n / 2]) {
   constexpr int per_block = Sizes<Config>::wgmma_n / 8;
-  const int m = work.m + row, n = work.n + first_of_four(lane);
+  const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
   const float* inverse = problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)work.batch * problem.w.padded_rows) + n;
   const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
   const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
@@ -337,7 +324,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
     for (int i = 0; i < 8; i++) {
       const int eight = group / 8 + (i & ~1);
       const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
-      trade(v[i], left, left + 4, lane & 1);
+      gemm::trade(v[i], left, left + 4, lane & 1);
       v[i][0] *= scale[i / 2].x, v[i][1] *= scale[i / 2].y, v[i][2] *= scale[i / 2].z, v[i][3] *= scale[i / 2].w;
       finite = finite && all_finite(v[i]);
     }

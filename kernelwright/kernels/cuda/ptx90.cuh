@@ -1,20 +1,11 @@
 // Hopper's own instructions (sm_90a), one small function each: mbarrier, TMA, wgmma, setmaxnreg, fences, descriptors.
 #pragma once
 
-#ifdef __CUDACC_RTC__
-using uint8_t = unsigned char;
-using uint16_t = unsigned short;
-using uint32_t = unsigned int;
-using uint64_t = unsigned long;
-using int64_t = long;
-#else
+#include "../device/base.cuh"
+
+#ifndef __CUDACC_RTC__
 #include <cuda.h>
 #include <cuda_runtime.h>
-#include <stdint.h>
-#endif
-
-#ifndef KW_DEVICE
-#define KW_DEVICE __device__ __forceinline__
 #endif
 
 namespace kw::ptx90 {
@@ -34,6 +25,13 @@ KW_DEVICE void barrier_arrive(uint32_t barrier) {
 KW_DEVICE void barrier_arrive_and_expect(uint32_t barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
+// The barrier at the same address in block `rank` of the cluster. Without .release: that form compiles to a fence over the
+// whole GPU and halves the speed of a pipeline.
+KW_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t rank) {
+  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
+               "r"(rank)
+               : "memory");
+}
 // Returns once the phase with this parity is complete; the hardware suspends the thread while it waits.
 KW_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
   asm volatile(
@@ -46,6 +44,15 @@ KW_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 KW_DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
 KW_DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+
+// --- clusters
+
+KW_DEVICE uint32_t cluster_rank() {
+  uint32_t rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+KW_DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
 
 // --- registers: a warpgroup hands back or takes registers. Needs a cap at entry: __launch_bounds__(threads, 1)
 
@@ -69,6 +76,15 @@ KW_DEVICE void load_box(uint32_t destination, const TensorMap* map, uint32_t bar
   asm volatile(
       "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
       "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+// The same, to the same place in every block of the cluster whose bit is set in `blocks`, and to its barrier.
+KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, uint32_t barrier, int x, int y, int z, uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(
+          destination),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
       : "memory");
 }
 

@@ -1,0 +1,99 @@
+"""A matrix multiplication as data: sizes, operands and epilogue in; operations, bytes and the floor in time out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelwright.device import Device
+
+__all__ = ["LAUNCH_US", "Gemm", "Operand", "bytes_moved", "constants", "copy_us", "floor_us", "rows_are_readable"]
+
+# A launch that does nothing, until the next kernel can start.
+LAUNCH_US = 2.5
+
+# The widest load of the copy engine and of a thread; rows that start off this alignment need a copy or narrow loads.
+ROW_ALIGNMENT_BYTES = 16
+
+ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A [batches, rows, k] as it lies in memory; pitches in elements, batch_pitch 0 if all batches share it.
+
+    constant   its values change only when weights are loaded: it may be packed ahead
+    aligned    its first element lies at a multiple of 16 bytes
+    """
+
+    dtype: str
+    row_pitch: int
+    k_pitch: int
+    batch_pitch: int
+    constant: bool
+    aligned: bool = True
+
+    @property
+    def itemsize(self) -> int:
+        return ITEMSIZE[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Gemm:
+    """C[b, m, n] = epilogue(sum over k of A[b, m, k] * W[b, n, k]).
+
+    vector          the most neighbours along n that every operand of the epilogue can load or store at once: 4, 2 or 1
+    epilogue_bytes  what the epilogue reads and writes in all
+    """
+
+    m: int
+    n: int
+    k: int
+    batches: int
+    a: Operand
+    w: Operand
+    vector: int
+    epilogue_bytes: int
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batches * self.m * self.n * self.k
+
+    @property
+    def w_batches(self) -> int:
+        return 1 if self.w.batch_pitch == 0 else self.batches
+
+
+def rows_are_readable(operand: Operand) -> bool:
+    """Whether 16-byte loads and the copy engine can read its rows: k contiguous, every row 16-byte aligned."""
+    step = ROW_ALIGNMENT_BYTES // operand.itemsize
+    return (
+        operand.k_pitch == 1 and operand.aligned and operand.row_pitch % step == 0 and operand.batch_pitch % step == 0
+    )
+
+
+def bytes_moved(gemm: Gemm) -> int:
+    """The fewest bytes through device memory: each operand once, and what the epilogue reads and writes."""
+    a_batches = 1 if gemm.a.batch_pitch == 0 else gemm.batches
+    a = a_batches * gemm.m * gemm.k * gemm.a.itemsize
+    w = gemm.w_batches * gemm.n * gemm.k * gemm.w.itemsize
+    return a + w + gemm.epilogue_bytes
+
+
+def floor_us(gemm: Gemm, device: Device, tflops: float) -> float:
+    """No kernel that runs at `tflops` and moves these bytes is faster."""
+    return max(gemm.flops / tflops / 1e6, bytes_moved(gemm) / device.copy_gbps / 1e3)
+
+
+def copy_us(bytes_read: float, bytes_written: float, device: Device) -> float:
+    """A kernel of its own that only moves data."""
+    return LAUNCH_US + (bytes_read + bytes_written) / device.copy_gbps / 1e3
+
+
+def constants(values: dict[str, int | bool]) -> str:
+    """The members of a C++ config struct, in order."""
+    spelled = {True: "true", False: "false"}
+    return "\n".join(
+        f"    static constexpr {'bool' if isinstance(value, bool) else 'int'} {name} = "
+        f"{spelled[value] if isinstance(value, bool) else value};"
+        for name, value in values.items()
+    )

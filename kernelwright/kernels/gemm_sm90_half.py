@@ -1,0 +1,96 @@
+"""The float16 and bfloat16 Hopper template (gemm_sm90_half.cuh): its configs, which fit, their cost, its C++ entry."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from kernelwright.device import Device
+from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, bytes_moved, constants, rows_are_readable
+from kernelwright.kernels.gemm_shape import floor_us as floor_at
+from kernelwright.kernels.gemm_simt import CPP_TYPE
+
+__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
+
+HEADER = "gemm_sm90_half.cuh"
+TILE_M = 128
+RASTER = 16
+
+# Expected of a tile's main loop, as a share of the device's rate: narrow tiles copy more bytes for each product, and a
+# block on its own copies W twice as often as a pair.
+REACHED = {
+    (256, 2): 0.95,
+    (256, 1): 0.85,
+    (192, 2): 0.92,
+    (192, 1): 0.80,
+    (128, 2): 0.80,
+    (128, 1): 0.70,
+    (64, 1): 0.45,
+}
+# Filling the ring and storing a tile: about 5,000 cycles.
+TILE_OVERHEAD_US = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store."""
+
+    tile_n: int
+    cluster: int
+    vector: int
+
+
+def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
+    """The reason a config cannot run this product, in words."""
+    if device.arch != "sm_90a":
+        return f"wgmma and the copy engine need sm_90a; {device.name} is {device.arch}."
+    if gemm.a.dtype != gemm.w.dtype or gemm.a.dtype not in ("float16", "bfloat16"):
+        return f"it multiplies two float16 or two bfloat16; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
+    if not (rows_are_readable(gemm.a) and rows_are_readable(gemm.w)):
+        return "the copy engine reads rows along k that start at multiples of 16 bytes; an operand has others."
+    if (config.tile_n, config.cluster) not in REACHED:
+        return f"there is no {config.tile_n}-column tile shared by {config.cluster} blocks."
+    if gemm.vector % config.vector or gemm.n % config.vector:
+        return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
+    if config.cluster == 2 and gemm.m <= TILE_M:
+        return f"{gemm.m} rows are one tile high; a pair of blocks needs two."
+    return None
+
+
+def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
+    """Every config that fits, the most promising first."""
+    vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
+    space = [Config(tile_n, cluster, vector) for tile_n, cluster in REACHED]
+    fitting = [config for config in space if why_not(config, gemm, device) is None]
+    return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
+
+
+def floor_us(gemm: Gemm, device: Device) -> float:
+    return floor_at(gemm, device, device.peaks.float16)
+
+
+def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
+    """Rounds of tiles at the expected rate, or the bytes."""
+    rate = device.peaks.float16 * 1e6 / device.multiprocessors * REACHED[config.tile_n, config.cluster]
+    tile_us = 2 * TILE_M * config.tile_n * gemm.k / rate + TILE_OVERHEAD_US
+    high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
+    rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
+    return LAUNCH_US + max(rounds * tile_us, bytes_moved(gemm) / device.copy_gbps / 1e3)
+
+
+def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
+    """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream); it needs no workspace."""
+    members = constants({"tile_n": config.tile_n, "cluster": config.cluster, "vector": config.vector, "raster": RASTER})
+    a, w = gemm.a, gemm.w
+    pitches = f"{a.row_pitch}, {a.batch_pitch}, {w.row_pitch}, {w.batch_pitch}"
+    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
+    return f"""\
+struct {name}_Config {{
+    using Type = {CPP_TYPE[a.dtype]};
+{members}
+}};
+extern "C" int {name}(const void* a, const void* w, void*, const {epilogue}::Args* args, cudaStream_t stream) {{
+    const kw::gemm_sm90_half::Operands operands = {{a, w, {pitches}, {sizes}}};
+    return kw::gemm_sm90_half::launch<{name}_Config, {epilogue}>(operands, *args, stream);
+}}
+"""
