@@ -1,0 +1,281 @@
+"""A `Program` and its `Problem` come in; the text of one standalone file with `ModelNew` goes out."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+
+from kernelwright.emit.explain import docstring
+from kernelwright.emit.expressions import attribute, python, tuple_text
+from kernelwright.emit.forward import forward_lines, kernel_state
+from kernelwright.emit.original import FUTURE, Original, original_of
+from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
+from kernelwright.generate import Program
+from kernelwright.ir.dtypes import DType
+from kernelwright.ir.nodes import Input, Param, Setting, Shape
+from kernelwright.load import Problem
+from kernelwright.plan.steps import contiguous
+
+# Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
+OURS = ("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "SETTINGS", "build", "launch", "watched", "why_not")
+
+IMPORTS = """\
+import ctypes
+import inspect
+import warnings
+
+import torch
+import torch.nn.functional as F
+from torch.utils.cpp_extension import load_inline
+"""
+
+
+def emit(program: Program, problem: Problem, measured: Sequence[str] = ()) -> str:
+    """The whole file. `measured` are lines for its docstring; without them it says that nothing was measured."""
+    original = original_of(problem.source)
+    parts = [
+        docstring(program, problem, measured),
+        *([FUTURE] if original.needs_future else []),
+        IMPORTS,
+        "# --- The original, unchanged: it makes the weights, and runs whatever ModelNew was not planned for.",
+        original.text,
+        "\n# --- The kernels, and the model that runs them.",
+        "\n\n\n".join(apart(section, original) for section in sections(program, problem, original)),
+    ]
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def apart(text: str, original: Original) -> str:
+    """Our names, made different from the user's where they would collide."""
+    for name in OURS:
+        if name in original.names:
+            text = re.sub(rf"\b{name}\b", f"{name}_", text)
+    return text
+
+
+def sections(program: Program, problem: Problem, original: Original) -> list[str]:
+    arguments = [*original.parameters] or [leaf_name(x) for x in all_arguments(program)]
+    return [
+        *(kernels_sections(program, problem) if program.launches else []),
+        tensors_section(program),
+        settings_section(program),
+        WHY_NOT.format(kind=program.target, autocast=AUTOCAST[program.target]),
+        model_section(program, original, arguments),
+    ]
+
+
+def kernels_sections(program: Program, problem: Problem) -> list[str]:
+    assert '"""' not in program.text, "the kernels are a raw triple-quoted string"
+    key = hashlib.sha256(program.text.encode()).hexdigest()[:10]
+    name = re.sub(r"\W", "_", f"{problem.name}_{program.target}_{key}")
+    entries = {launch.entry: tuple(source.kernel.name for source in launch.sources) for launch in program.launches}
+    return [
+        f'KERNELS = r"""\n{program.text}"""',
+        BUILD[program.target],
+        f"# The kernels behind each entry of the library, in the order it runs them.\nENTRIES = {entries_text(entries)}",
+        LOAD[program.target].format(name=name),
+        LAUNCH[program.target],
+    ]
+
+
+def entries_text(entries: dict[str, tuple[str, ...]]) -> str:
+    rows = [f'    "{entry}": {quoted(names)},' for entry, names in entries.items()]
+    return "{\n" + "\n".join(rows) + "\n}"
+
+
+def quoted(names: tuple[str, ...]) -> str:
+    return "(" + ", ".join(f'"{name}"' for name in names) + ("," if len(names) == 1 else "") + ")"
+
+
+def double_quoted(flags: Sequence[str]) -> str:
+    return "[" + ", ".join(f'"{flag}"' for flag in flags) + "]"
+
+
+BUILD = {
+    "cuda": f'''\
+def build(name, source):
+    """Compile without PyTorch's headers, for this GPU alone: about 2 s instead of about 60."""
+    major, minor = torch.cuda.get_device_capability()
+    arch = f"{{major}}{{minor}}a" if major == 9 else f"{{major}}{{minor}}"
+    flags = {double_quoted(CUDA_COMPILE_FLAGS)} + [f"-gencode=arch=compute_{{arch}},code=sm_{{arch}}"]
+    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in inspect.signature(load_inline).parameters else {{}}
+    path = load_inline(name, "", source, extra_cuda_cflags=flags, is_python_module=False, **fast)
+    return ctypes.CDLL(path or next(p for p in torch.ops.loaded_libraries if name in p))''',
+    "cpu": f'''\
+def build(name, source):
+    """Compile without PyTorch's headers: about 1 s instead of about 30. OpenMP's symbols are those PyTorch loaded."""
+    flags = {double_quoted(CPU_COMPILE_FLAGS)}
+    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in inspect.signature(load_inline).parameters else {{}}
+    path = load_inline(name, source, extra_cflags=flags, is_python_module=False, **fast)
+    return ctypes.CDLL(path or next(p for p in torch.ops.loaded_libraries if name in p))''',
+}
+
+LOAD = {
+    "cuda": 'LIBRARY = build("{name}", KERNELS) if torch.cuda.is_available() else None',
+    "cpu": 'LIBRARY = build("{name}", KERNELS)',
+}
+
+LAUNCH = {
+    "cuda": '''\
+def launch(entry, *tensors):
+    """Run the kernels of one entry on the current stream of the tensors' device."""
+    device = tensors[0].device
+    pointers = [ctypes.c_void_p(t.data_ptr()) for t in tensors]
+    stream = ctypes.c_void_p(torch.cuda.current_stream(device).cuda_stream)
+    code = getattr(LIBRARY, entry)(*pointers, device.index, stream)
+    if code:
+        kernel, error = divmod(code, 65536)
+        raise RuntimeError(f"{ENTRIES[entry][kernel]} failed to launch: CUDA error {error}")''',
+    "cpu": '''\
+def launch(entry, *tensors):
+    """Run the kernels of one entry."""
+    getattr(LIBRARY, entry)(*[ctypes.c_void_p(t.data_ptr()) for t in tensors])''',
+}
+
+# PyTorch 2.4 gave is_autocast_enabled an argument and deprecated the function for the CPU.
+AUTOCAST = {
+    "cuda": "torch.is_autocast_enabled()",
+    "cpu": 'torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()',
+}
+
+WHY_NOT = '''\
+def watched(model):
+    """Where each setting is kept, and its value: read on every call, so no change of the model goes unseen."""
+    modules = dict(model.named_modules())
+    settings = [(vars(modules[path]), name, value) for path, rows in SETTINGS.items() for name, value in rows.items()]
+    parents = [(path.rpartition("."), modules[path]) for path in modules if path]
+    return settings + [(modules[parent]._modules, name, module) for (parent, _, name), module in parents]
+
+
+def why_not(model, arguments, state):
+    """What differs from what the kernels were made for, or None."""
+    first = None
+    for (name, shape, strides, dtype), tensor in zip(TENSORS, (*arguments, *state)):
+        first = tensor if first is None else first
+        if not isinstance(tensor, torch.Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
+            return f"{{name}} is not {{dtype}} of shape {{shape}}"
+        if tensor.device.type != "{kind}" or tensor.device != first.device:
+            return f"{{name}} is on {{tensor.device}}"
+        if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:
+            return f"{{name}} is laid out differently in memory"
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*arguments, *model.parameters())):
+        return "gradients are needed"
+    if {autocast}:
+        return "autocast is on"
+    if model.__dict__.get("_watched", (None,))[0] != id(model):
+        model.__dict__["_watched"] = (id(model), watched(model))
+    for namespace, name, value in model.__dict__["_watched"][1]:
+        if namespace.get(name) is not value and namespace.get(name) != value:
+            return f"{{name}} has been changed"
+    return None'''
+
+
+def all_arguments(program: Program) -> list[Input]:
+    return sorted(program.plan.graph.inputs, key=lambda leaf: leaf.position)
+
+
+def leaf_name(leaf: Input) -> str:
+    return leaf.name
+
+
+def tensors_section(program: Program) -> str:
+    """Everything whose shape and place in memory the plan relies on."""
+    leaves: list[Input | Param] = [*all_arguments(program), *kernel_state(program)]
+    rows = [f"    {tensor_row(leaf)}," for leaf in leaves]
+    comment = "# What the kernels were made for: name, shape, strides (None: contiguous) and dtype of each tensor."
+    return "\n".join([comment, "TENSORS = [", *rows, "]"])
+
+
+def tensor_row(leaf: Input | Param) -> str:
+    name = leaf.name if isinstance(leaf, Input) else leaf.path
+    dense = is_contiguous(leaf.shape, leaf.strides)
+    strides = "None" if dense else tuple_text(leaf.strides)
+    return f'("{name}", {tuple_text(leaf.shape)}, {strides}, {dtype_text(leaf.dtype)})'
+
+
+def is_contiguous(shape: Shape, strides: Shape) -> bool:
+    """Strides of axes of extent 1 do not matter."""
+    pairs = zip(shape, strides, contiguous(shape), strict=True)
+    return 0 in shape or all(n == 1 or have == want for n, have, want in pairs)
+
+
+def dtype_text(dtype: DType) -> str:
+    return f"torch.{dtype.name}"
+
+
+def settings_section(program: Program) -> str:
+    """The attributes of the model that are part of the kernels now."""
+    by_path: dict[str, list[Setting]] = {}
+    for setting in program.plan.graph.settings:
+        if setting.value == setting.value:  # NaN equals nothing
+            by_path.setdefault(setting.path, []).append(setting)
+    rows = []
+    for path, settings in by_path.items():
+        inner = ", ".join(f'"{s.name}": {python(s.value)}' for s in settings)
+        rows.append(f'    "{path}": {{{inner}}},')
+    comment = "# The settings of each module that the kernels and calls below have built in."
+    return "\n".join([comment, "SETTINGS = {", *rows, "}"]) if rows else f"{comment}\nSETTINGS = {{}}"
+
+
+def model_section(program: Program, original: Original, arguments: Sequence[str]) -> str:
+    graph = program.plan.graph
+    inputs = all_arguments(program)
+    state = [attribute(param.path) for param in kernel_state(program)]
+    device = f"{inputs[0].name}.device" if inputs else "next(self.parameters()).device"
+    generic = original.signature == "*arguments"
+    passed = "*arguments" if generic else ", ".join(arguments)
+    positions = sorted([*((x.position, x.name) for x in inputs), *((s.position, s.name) for s in graph.scalars)])
+    body = [f"{', '.join(name for _, name in positions)}, = arguments"] if generic and positions else []
+    tests = argument_tests(program, original)
+    tensors = tuple_expression([x.name for x in inputs])
+    condition = " or ".join([*tests, f"not self.planned({tensors}, {tuple_expression(state)})"])
+    fallback = f"return super().forward({passed})"
+    generic_guard = [f"if len(arguments) != {len(positions)}:", f"    {fallback}"] if generic else []
+    lines = [*generic_guard, *body, f"if {condition}:", f"    {fallback}", *forward_lines(program, device)]
+    return "\n".join(
+        [
+            "class ModelNew(Model):",
+            f'    """{summary(program)}"""',
+            "",
+            "    warned = False",
+            "",
+            f"    def forward(self, {original.signature}):" if original.signature else "    def forward(self):",
+            *(f"        {line}" for line in lines),
+            "",
+            *(f"    {line}" if line else "" for line in PLANNED.splitlines()),
+        ]
+    )
+
+
+PLANNED = '''\
+def planned(self, arguments, state):
+    """Whether the kernels fit this call. If not, the original runs, and the first time a warning says why."""
+    reason = why_not(self, arguments, state)
+    if reason and not ModelNew.warned:
+        ModelNew.warned = True
+        warnings.warn(f"ModelNew runs the original forward: {reason}. Run kernelwright on what you serve.", stacklevel=3)
+    return reason is None'''
+
+
+def argument_tests(program: Program, original: Original) -> list[str]:
+    """Python scalars among the arguments, given or by default, must be the ones the plan has built in."""
+    given = {x.name for x in program.plan.graph.inputs} | {s.name for s in program.plan.graph.scalars}
+    tests = [scalar_test(s.name, python(s.value)) for s in program.plan.graph.scalars]
+    return tests + [scalar_test(name, value) for name, value in original.defaults if name not in given]
+
+
+def scalar_test(name: str, value: str) -> str:
+    return f"{name} is not {value}" if value in ("None", "True", "False") else f"{name} != {value}"
+
+
+def tuple_expression(items: Sequence[str]) -> str:
+    return "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"
+
+
+def summary(program: Program) -> str:
+    kernels = len(program.sources)
+    functions = sum(len(source.kernel.region.body) for source in program.sources)
+    if not kernels:
+        return "Model, simplified; no kernel of our own."
+    return f"Model with {functions} pointwise functions in {kernels} {'kernel' if kernels == 1 else 'kernels'}."

@@ -1,0 +1,77 @@
+"""A `Program` comes in; the docstring of the emitted file, which says what was done and what it saves, goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.generate import Program, Source
+from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque
+from kernelwright.load import Problem
+from kernelwright.plan import Library
+from kernelwright.plan.layouts import base_of
+
+NEEDS = {"cuda": "nvcc", "cpu": "a C++ compiler"}
+
+
+def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> str:
+    done = [line for number, source in enumerate(program.sources) for line in kernel_lines(number, source)]
+    left = library_lines(program)
+    lines = [
+        f"ModelNew for {problem.path.name}. Written by kernelwright; needs PyTorch 2.0 or newer and {NEEDS[program.target]}, nothing else.",
+        "",
+        "What was done",
+        *(f"  {line}" for line in (*done, *left)),
+        "Measured",
+        *(f"  {line}" for line in (measured or ["not on this device: generated and compiled only"])),
+    ]
+    return '"""' + "\n".join(lines).replace("\\", "/").replace('"""', "'''") + '\n"""'
+
+
+def kernel_lines(number: int, source: Source) -> list[str]:
+    region = source.kernel.region
+    operators = len([node for node in region.body if node.fn not in ("cast", "identity")]) or len(region.body)
+    before = sum(eager_bytes(node) for node in region.body)
+    instead = f"one kernel instead of {operators}" if operators > 1 else "one kernel"
+    return [
+        f"kernel {number}  {source.formula}",
+        f"          {instead}: {size_text(before)} of memory traffic -> {size_text(region.bytes_moved)}",
+    ]
+
+
+def eager_bytes(node: Map) -> int:
+    """What the operator moves by itself: its tensor operands in, its result out."""
+    operands = {base_of(x) for x in node.args if not isinstance(base_of(x), Const)}
+    return node.nbytes + sum(min(x.nbytes, node.nbytes) if is_tensor(x) else 0 for x in operands)
+
+
+def is_tensor(node: Node) -> bool:
+    return not (isinstance(node, Opaque) and len(node.results) != 1)
+
+
+def library_lines(program: Program) -> list[str]:
+    """What PyTorch still runs, each kind once."""
+    counts: dict[str, int] = {}
+    for step in program.steps:
+        if isinstance(step, Library):
+            name = library_name(step)
+            counts[name] = counts.get(name, 0) + 1
+    return [f"{name}{f' ({n} calls)' if n > 1 else ''} left to PyTorch" for name, n in counts.items()]
+
+
+def library_name(step: Library) -> str:
+    bias = ", without its bias," if step.bias is None and isinstance(step.node, (Contract, Conv)) else ""
+    match step.node:
+        case Contract():
+            return f"matrix product{bias}" if bias else "matrix product"
+        case Conv():
+            return f"convolution{bias}" if bias else "convolution"
+        case Opaque(target):
+            return target.removeprefix("aten.").split(".")[0]
+    raise AssertionError(f"no library call: {step.node}")
+
+
+def size_text(count: int) -> str:
+    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} B"

@@ -1,0 +1,140 @@
+"""A `Program` comes in; the statements of forward() go out."""
+
+from __future__ import annotations
+
+from kernelwright.emit.expressions import Expressions, python, tuple_text, variable
+from kernelwright.generate import Launch, Program
+from kernelwright.generate.program import ProgramStep
+from kernelwright.ir.nodes import Fixed, Node, Param, Structure, View
+from kernelwright.plan import Buffer, CopyBack, Library, Materialise
+from kernelwright.plan.layouts import base_of
+
+
+def forward_lines(program: Program, device: str) -> list[str]:
+    """What forward() does once it knows that it was planned for the call."""
+    writer = ForwardWriter(program, device)
+    lines = [line for number, step in enumerate(program.steps) for line in writer.step_lines(number, step)]
+    return [*lines, f"return {writer.returned(program.plan.graph.structure)}"]
+
+
+class ForwardWriter:
+    def __init__(self, program: Program, device: str) -> None:
+        self.program = program
+        self.graph = program.plan.graph
+        self.expressions = Expressions(program.plan.places, device)
+        self.device = device
+        self.last_use = last_uses(program)
+
+    def step_lines(self, number: int, step: ProgramStep) -> list[str]:
+        lines = self.lines_of(step)
+        dead = [name for name, last in self.last_use.items() if last == number]
+        more = number < len(self.program.steps) - 1
+        return [*lines, f"del {', '.join(dead)}"] if dead and more else lines
+
+    def lines_of(self, step: ProgramStep) -> list[str]:
+        match step:
+            case Launch():
+                return self.launch_lines(step)
+            case Library():
+                return self.library_lines(step)
+            case Materialise(node, result):
+                return [f"{result.name} = {self.materialised(node)}"]
+            case CopyBack(target, value):
+                return [f"{variable(target)}.copy_({self.expressions.of(value)})"]
+
+    def launch_lines(self, launch: Launch) -> list[str]:
+        """Results are allocated, or take the memory of an operand that nothing needs any more; then one call."""
+        lines = [f"{buffer.name} = {self.allocation(buffer)}" for buffer in launch.allocations]
+        lines += [f"{buffer.name} = {over}  # in place: {over} is not needed again" for buffer, over in launch.aliases]
+        arguments = ", ".join(variable(buffer) for buffer in launch.pointers)
+        return [*lines, f'launch("{launch.entry}", {arguments})']
+
+    def allocation(self, buffer: Buffer) -> str:
+        return f"torch.empty({tuple_text(buffer.shape)}, dtype=torch.{buffer.dtype.name}, device={self.device})"
+
+    def library_lines(self, step: Library) -> list[str]:
+        call = self.expressions.call(step)
+        if len(step.results) == 1 or step.in_place or step.results[1:] == (None,) and "F.dropout" in call:
+            (first, *_) = step.results
+            dense = ".contiguous()" if first is not None and self.is_read_by_kernel(first) else ""
+            return [f"{first.name} = {call}{dense}" if first is not None else call]
+        names = [result.name if result is not None else "_" for result in step.results]
+        lines = [f"{', '.join(names)} = {call}"]
+        for result in step.results:
+            if result is not None and self.is_read_by_kernel(result):
+                lines.append(f"{result.name} = {result.name}.contiguous()")
+        return lines
+
+    def is_read_by_kernel(self, buffer: Buffer) -> bool:
+        return any(buffer in launch.pointers for launch in self.program.launches)
+
+    def materialised(self, node: Node) -> str:
+        """A view that strides cannot express is copied; so is one of a constant, by making it."""
+        before = {n: b for n, b in self.program.plan.places.items() if n is not node}
+        text = Expressions(before, self.device).of(node)
+        return f"{text}.contiguous()" if isinstance(node, View) else text
+
+    def returned(self, structure: Structure) -> str:
+        if isinstance(structure, int):
+            return self.expressions.of(self.graph.outputs[structure])
+        if isinstance(structure, Fixed):
+            return python(structure.value)
+        inner = ", ".join(self.returned(item) for item in structure.items)
+        if structure.kind == "list":
+            return f"[{inner}]"
+        return f"({inner},)" if len(structure.items) == 1 else f"({inner})" if structure.items else "()"
+
+
+def last_uses(program: Program) -> dict[str, int]:
+    """For each large value that a step makes, the last step that reads it; what is returned is read to the end."""
+    places = program.plan.places
+    last: dict[str, int] = {}
+    replaced: set[str] = set()
+    for number, step in enumerate(program.steps):
+        for buffer in made_in(step):
+            last[buffer.name] = number
+        for buffer in read_in(step, program):
+            if buffer.source is None:
+                last[buffer.name] = number
+        if isinstance(step, Launch):
+            replaced |= {over for _, over in step.aliases}
+    graph = program.plan.graph
+    ends = (*graph.outputs, *(update.value for update in graph.updates))
+    kept = {places[base_of(node)].name for node in ends if base_of(node) in places}
+    kept |= {places[node].name for node in ends if node in places}
+    return {name: number for name, number in last.items() if name not in kept}
+
+
+def made_in(step: ProgramStep) -> list[Buffer]:
+    match step:
+        case Launch():
+            return [*step.allocations, *(buffer for buffer, _ in step.aliases)]
+        case Library():
+            return [result for result in step.results if result is not None]
+        case Materialise():
+            return [step.result]
+        case CopyBack():
+            return []
+
+
+def read_in(step: ProgramStep, program: Program) -> list[Buffer]:
+    places = program.plan.places
+    match step:
+        case Launch():
+            return [*step.pointers, *(b for n, b in places.items() for _, over in step.aliases if b.name == over)]
+        case Library(node, bias, _):
+            operands = [*node.operands, *([] if bias is None else [bias])]
+        case Materialise(node, _):
+            operands = list(node.operands)
+        case CopyBack(_, value):
+            operands = [value]
+    found = [places.get(x) or places.get(base_of(x)) for x in operands]
+    return [buffer for buffer in found if buffer is not None]
+
+
+def kernel_state(program: Program) -> list[Param]:
+    """The parameters and buffers whose memory kernels touch, in the order they are first met."""
+    state = {b.source: None for launch in program.launches for b in launch.pointers if isinstance(b.source, Param)}
+    return list(state)
+
+
