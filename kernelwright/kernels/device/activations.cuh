@@ -1,0 +1,114 @@
+// Activation functions, in forms that neither overflow on the way nor lose their tails. NaN goes through all of them.
+#pragma once
+
+#include "math.cuh"
+
+namespace kw {
+
+// kw: relu
+template <typename T> KW_DEVICE T relu(T x) { return x < 0 ? T(0) : x; }
+
+// kw: hardtanh
+template <typename T> KW_DEVICE T hardtanh(T x, T low, T high) {
+    const T bounded = x < low ? low : x;
+    return bounded > high ? high : bounded;
+}
+
+// kw: relu6
+template <typename T> KW_DEVICE T relu6(T x) { return hardtanh(x, T(0), T(6)); }
+
+// kw: leaky_relu
+template <typename T> KW_DEVICE T leaky_relu(T x, T slope) { return x > 0 ? x : x * slope; }
+
+// kw: threshold
+template <typename T> KW_DEVICE T threshold(T x, T bound, T value) { return x <= bound ? value : x; }
+
+// kw: hardsigmoid
+template <typename T> KW_DEVICE T hardsigmoid(T x) { return relu6(x + T(3)) / T(6); }
+
+// kw: hardswish
+template <typename T> KW_DEVICE T hardswish(T x) { return x * hardsigmoid(x); }
+
+// kw: hardshrink
+template <typename T> KW_DEVICE T hardshrink(T x, T bound) { return (x >= -bound) & (x <= bound) ? T(0) : x; }
+
+// kw: softshrink
+template <typename T> KW_DEVICE T softshrink(T x, T bound) {
+    const T inside = x * T(0);  // 0, or NaN
+    return x > bound ? x - bound : x < -bound ? x + bound : inside;
+}
+
+// kw: softsign
+template <typename T> KW_DEVICE T softsign(T x) { return x / (T(1) + abs(x)); }
+
+// kw: sigmoid
+template <typename T> KW_DEVICE T sigmoid(T x) {
+    const T z = exp(-abs(x));  // at most 1
+    return (x < 0 ? z : T(1)) / (T(1) + z);
+}
+
+// kw: logsigmoid
+template <typename T> KW_DEVICE T logsigmoid(T x) { return (x < 0 ? x : T(0)) - log1p(exp(-abs(x))); }
+
+// kw: silu
+template <typename T> KW_DEVICE T silu(T x) { return x / (T(1) + exp(-x)); }
+
+// kw: mish
+template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w + 2) with w = e^x (e^x + 2)
+    const T n = exp(x > T(22) ? T(22) : x);    // above, the quotient is 1
+    const T w = fma(n, n, n + n);
+    return x * (w / (w + T(2)));
+}
+
+// kw: softplus
+template <typename T> KW_DEVICE T softplus(T x, T beta, T threshold) {  // ln(1 + e^(beta x)) / beta
+    const T t = x * beta;
+    const T y = ((t > 0 ? t : T(0)) + log1p(exp(-abs(t)))) / beta;
+    return t > threshold ? x : y;
+}
+
+// kw: elu
+template <typename T> KW_DEVICE T elu(T x, T alpha, T scale, T input_scale) {
+    return x <= 0 ? expm1(x * input_scale) * (alpha * scale) : x * scale;
+}
+
+// kw: selu
+template <typename T> KW_DEVICE T selu(T x) { return elu(x, T(1.6732632423543772), T(1.0507009873554805), T(1)); }
+
+// kw: celu
+template <typename T> KW_DEVICE T celu(T x, T alpha) { return x <= 0 ? expm1(x / alpha) * alpha : x; }
+
+// kw: gelu_erf
+template <typename T> KW_DEVICE T gelu_erf(T x) {  // x times the normal distribution at x
+    return T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)));
+}
+#ifndef __CUDACC__
+KW_DEVICE float gelu_erf(float x) {  // from the upper tail: e^(-x^2 / 2) times a polynomial in |x| / (1 + |x| / 4)
+    const float u = abs(x) > 20.0f ? 20.0f : abs(x);  // the tail beyond is 0, NaN stays
+    const float v = u / fma(u, 0.25f, 1.0f);
+    float p = -1.3317631e-07f;
+    p = fma(p, v, 1.7241267e-06f);
+    p = fma(p, v, -3.2639896e-06f);
+    p = fma(p, v, -5.0009145e-05f);
+    p = fma(p, v, 0.00010480726f);
+    p = fma(p, v, 0.0034013835f);
+    p = fma(p, v, -0.032911092f);
+    p = fma(p, v, 0.15026322f);
+    p = fma(p, v, -0.39894214f);
+    p = fma(p, v, 0.5f);
+    const float square = u * u;
+    const float lost = fma(u, u, -square);  // by rounding the square, which e^x would magnify
+    const float tail = fma(p, lost * -0.5f, p) * exp_bounded(square * -0.5f);
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+#endif
+
+// kw: gelu_tanh
+template <typename T> KW_DEVICE T gelu_tanh(T x) {  // (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
+    return x / (T(1) + exp(x * (T(-1.5957691216057308) - T(0.07135481627260025) * (x * x))));
+}
+
+// kw: tanhshrink
+template <typename T> KW_DEVICE T tanhshrink(T x) { return x - tanh(x); }
+
+}  // namespace kw
