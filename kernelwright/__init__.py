@@ -1,1 +1,19 @@
-"""kernelwright reads a PyTorch model file and writes a faster one, proven the same."""
+"""kernelwright: a PyTorch model file comes in; a faster one, judged, goes out."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kernelwright.pipeline import Result, optimize
+
+__all__ = ["Result", "__version__", "optimize"]
+
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    """The public names, imported when first used: `import kernelwright` alone does not import torch."""
+    if name in ("Result", "optimize"):
+        from kernelwright import pipeline
+
+        return getattr(pipeline, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,259 @@
+"""Command-line arguments come in; one call is made; what it gives is printed. The only module that prints."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kernelwright.errors import KernelwrightError
+
+if TYPE_CHECKING:
+    from kernelwright.judge import Judgement
+    from kernelwright.pipeline import Result
+
+STAGES = ("capture", "simplify", "plan", "generate", "emit")
+
+device_option = click.option(
+    "--device", default="auto", show_default=True, metavar="NAME",
+    help="auto, cpu, cuda, cuda:N, or a GPU by name (h200, h100, a100 ...), which need not be here.",
+)  # fmt: skip
+json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
+precision_option = click.option(
+    "--precision", type=click.Choice(["reference", "ieee", "tf32", "bf16", "fp16"]), default="reference", show_default=True,
+    help="What contractions may round to; reference: as accurate as the original under its own flags.",
+)  # fmt: skip
+
+
+class Seconds(click.ParamType):
+    """60, 60s, 2m"""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        units = {"s": 1.0, "m": 60.0, "h": 3600.0}
+        text = str(value)
+        number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
+        try:
+            seconds = float(number) * unit
+        except ValueError:
+            self.fail(f"{value!r} is no time; write 60, 60s or 2m.", param, ctx)
+        if not seconds > 0:
+            self.fail("must be more than nothing.", param, ctx)
+        return seconds
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="kernelwright")
+def main() -> None:
+    """Read a PyTorch model file, write a faster one, and prove it.
+
+    \b
+    Exit codes: 0 done; 1 a negative verdict; 2 usage; 3 a bug of ours; 4 something is missing on this machine;
+    5 nothing to do; 130 interrupted.
+    """
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write ModelNew; MODEL_new.py by default.")
+@device_option
+@precision_option
+@click.option("--budget", type=Seconds(), default="60s", show_default=True, help="Time for tuning and judging.")
+@click.option("--dump", type=click.Path(path_type=Path), help="Folder for what each stage made, as text.")
+@click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
+@json_option
+def optimize(
+    model: Path,
+    output: Path | None,
+    device: str,
+    precision: str,
+    budget: float,
+    dump: Path | None,
+    fail_under: float | None,
+    as_json: bool,
+) -> None:
+    """Write a faster MODEL and judge it."""
+    with failures(as_json), progress_bar() as progress:
+        from kernelwright.judge import Policy
+        from kernelwright.pipeline import optimize as run
+        from kernelwright.pipeline import write_dumps
+
+        policy = Policy(budget_s=budget * 0.7, precision=precision)  # type: ignore[arg-type]
+        result = run(model, device=device, budget_s=budget, policy=policy, progress=progress)
+        target = output or model.with_name(f"{model.stem}_new.py")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(result.source)
+        if dump is not None:
+            write_dumps(result, dump)
+    show_result(result, target, as_json)
+    sys.exit(exit_code(result.judgement, fail_under))
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.argument("candidate", type=click.Path(path_type=Path))
+@device_option
+@precision_option
+@click.option("--budget", type=Seconds(), default="40s", show_default=True, help="Time for checking and timing.")
+@click.option("--no-timing", is_flag=True, help="Only whether it is right.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write the whole record, with seeds and samples, as JSON.")
+@click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
+@json_option
+def check(
+    model: Path,
+    candidate: Path,
+    device: str,
+    precision: str,
+    budget: float,
+    no_timing: bool,
+    record: Path | None,
+    fail_under: float | None,
+    as_json: bool,
+) -> None:
+    """Judge CANDIDATE, a .py file or an answer in .md or .txt, against MODEL."""
+    with failures(as_json), progress_bar() as progress:
+        from kernelwright.device import resolve
+        from kernelwright.judge import Policy, extract, judge
+        from kernelwright.load import load
+
+        policy = Policy(budget_s=budget, precision=precision, timing=not no_timing)  # type: ignore[arg-type]
+        judgement = judge(load(model), extract(read_text(candidate), candidate.suffix), policy, resolve(device), progress)
+    if record is not None:
+        record.write_text(json.dumps(judgement.record, indent=1))
+    show_judgement(judgement, as_json)
+    sys.exit(exit_code(judgement, fail_under))
+
+
+@main.command()
+@click.argument("model", type=click.Path(path_type=Path))
+@click.option("--after", type=click.Choice(STAGES), help="Show what this stage made, and stop.")
+@device_option
+def explain(model: Path, after: str | None, device: str) -> None:
+    """Show MODEL's graph, its plan and the expected floor; nothing is run."""
+    with failures(as_json=False):
+        from kernelwright.pipeline import explained
+
+        dumps = explained(model, device, after or "plan")
+    shown = [after] if after is not None else ["simplify", "plan"]
+    for stage in shown:
+        click.echo(f"# {stage}") if after is None else None
+        click.echo(dumps[stage])
+
+
+@main.command()
+@json_option
+def doctor(as_json: bool) -> None:
+    """Say what is here, what is missing, and what to do."""
+    with failures(as_json):
+        from kernelwright.doctor import diagnose
+
+        findings = diagnose()
+    if as_json:
+        rows = [{"subject": f.subject, "state": str(f.state), "detail": f.detail, "cure": f.cure} for f in findings]
+        click.echo(json.dumps(rows, indent=1))
+        return
+    from kernelwright.report.tables import findings_table
+
+    console().print(findings_table(findings))
+
+
+def read_text(path: Path) -> str:
+    from kernelwright.errors import UsageError
+
+    if not path.is_file():
+        raise UsageError("there is no such file.", where=path, cure="Give the candidate's .py file, or an answer in .md or .txt.")
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def show_result(result: Result, target: Path, as_json: bool) -> None:
+    if as_json:
+        from kernelwright.report.machine import result_object
+
+        click.echo(json.dumps(result_object(result, str(target)), indent=1))
+        return
+    from kernelwright.report.tables import judgement_view, kernels_table
+
+    out = console()
+    if result.judgement is not None:
+        out.print(judgement_view(result.judgement))
+    else:
+        out.print(f"{result.device.name} is not in this machine: the kernels were generated and compiled, nothing was run.")
+    out.print(kernels_table(result.tuned))
+    out.print(f"wrote {target}", soft_wrap=True)
+
+
+def show_judgement(judgement: Judgement, as_json: bool) -> None:
+    if as_json:
+        from kernelwright.report.machine import judgement_object
+
+        click.echo(json.dumps(judgement_object(judgement), indent=1))
+        return
+    from kernelwright.report.tables import judgement_view
+
+    console().print(judgement_view(judgement))
+
+
+def exit_code(judgement: Judgement | None, fail_under: float | None) -> int:
+    """1 for a wrong candidate, or one that is not as fast as asked; a device that is not here gives no verdict."""
+    if judgement is None:
+        return 0
+    if not judgement.passed:
+        return 1
+    if fail_under is None:
+        return 0
+    eager = judgement.speedup.get("eager")
+    return 0 if eager is not None and eager.median >= fail_under else 1
+
+
+@contextmanager
+def failures(as_json: bool) -> Iterator[None]:
+    """What ends a command: our own errors by their exit codes, in words or as JSON; Ctrl-C as 130."""
+    try:
+        yield
+    except KernelwrightError as error:
+        if as_json:
+            click.echo(json.dumps({"verdict": None, "detail": str(error), "error_kind": type(error).__name__}))
+        click.secho(f"{type(error).__name__}: {error}", fg="red", err=True)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        click.echo("interrupted", err=True)
+        sys.exit(130)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None]]:
+    """A bar on stderr for people; plain lines, one a stage, when stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    err = Console(stderr=True)
+    if not err.is_terminal:
+        yield line_printer()
+        return
+    columns = (TextColumn("{task.description:<24}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True) as bar:
+        task = bar.add_task("load", total=1.0)
+        yield lambda phase, share: bar.update(task, description=phase, completed=share)
+
+
+def line_printer() -> Callable[[str, float], None]:
+    last = [""]
+
+    def report(phase: str, share: float) -> None:
+        if phase != last[0]:
+            last[0] = phase
+            click.echo(phase, err=True)
+
+    return report
+
+
+def console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)

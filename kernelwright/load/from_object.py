@@ -1,0 +1,98 @@
+"""A live nn.Module with its inputs, or an imported module, comes in; the `Problem` file it stands for goes out."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.errors import UsageError
+from kernelwright.load.instantiate import instantiate
+from kernelwright.load.problem import Problem, load
+
+# What a class written in a notebook may rely on besides itself.
+USUAL_IMPORTS = "import math\n\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nfrom torch import Tensor\n"
+
+
+def problem_of(model: ModuleType | nn.Module, inputs: Sequence[Any] | None) -> Problem:
+    """The problem file of an imported module, or the one that describes a live model and example inputs."""
+    if isinstance(model, ModuleType):
+        if getattr(model, "__file__", None) is None:
+            raise UsageError(f"module {model.__name__} has no file.", cure="Give the path of the model's file.")
+        return load(Path(str(model.__file__)))
+    if inputs is None:
+        raise UsageError(
+            "a model needs example inputs to be optimized for.",
+            where="optimize(model)",
+            cure="Call optimize(model, inputs=[x, ...]) with what forward() takes.",
+        )
+    return described(model, inputs)
+
+
+def described(model: nn.Module, inputs: Sequence[Any]) -> Problem:
+    """The source of the model's class, and get_inputs() and get_init_inputs() that give the like of what is here."""
+    kind = type(model)
+    source = class_source(kind)
+    alias = "" if kind.__name__ == "Model" else f"\n\nModel = {kind.__name__}\n"
+    made = ", ".join(input_text(value) for value in inputs)
+    functions = f"\n\ndef get_inputs():\n    return [{made}]\n\n\ndef get_init_inputs():\n    return {init_text(model)}\n"
+    path = Path(inspect.getsourcefile(kind) or f"{kind.__name__}.py")
+    return Problem(kind.__name__, source + alias + functions, path)
+
+
+def class_source(kind: type) -> str:
+    """The whole file the class is in, or in a notebook the class itself."""
+    module = sys.modules.get(kind.__module__)
+    try:
+        if module is not None and getattr(module, "__file__", None) and kind.__module__ != "__main__":
+            return inspect.getsource(module)
+        return USUAL_IMPORTS + "\n\n" + textwrap.dedent(inspect.getsource(kind))
+    except (OSError, TypeError) as error:
+        raise UsageError(
+            f"the source of class {kind.__name__} cannot be found.",
+            where="optimize(model)",
+            cure="Put the class in a file and give its path.",
+        ) from error
+
+
+def input_text(value: Any) -> str:
+    """Python that makes a random tensor of the same kind, or the same scalar."""
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    shape = tuple(value.shape)
+    if value.dtype.is_floating_point:
+        return f"torch.randn({shape}).to({value.dtype})"
+    if value.dtype == torch.bool:
+        return f"torch.rand({shape}) < 0.5"
+    high = int(value.max()) + 1 if value.numel() else 1
+    return f"torch.randint(0, {max(high, 1)}, {shape}, dtype={value.dtype})"
+
+
+def init_text(model: nn.Module) -> str:
+    """The constructor's arguments: each read back from the attribute of its name, where there is one."""
+    values: dict[str, Any] = {}
+    for name, parameter in inspect.signature(type(model).__init__).parameters.items():
+        if name == "self" or parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        value = getattr(model, name, parameter.default)
+        if value is parameter.empty or not isinstance(value, (bool, int, float, str, tuple, list, type(None))):
+            raise UsageError(
+                f"the constructor argument {name!r} of {type(model).__name__} cannot be read back from the model.",
+                where="optimize(model)",
+                cure=f"Keep it as self.{name}, or write a file with get_init_inputs() and give its path.",
+            )
+        values[name] = value
+    return f"[[], {values!r}]" if values else "[]"
+
+
+def candidate_module(problem: Problem, source: str, device: str) -> nn.Module:
+    """ModelNew of an emitted source, with the weights that the problem's own Model gets for seed 0."""
+    renamed = Problem(f"{problem.name}_new", f"{source}\n\nModel = ModelNew\n", problem.path)
+    return instantiate(renamed, 0, device).model

@@ -1,0 +1,160 @@
+"""The whole compiler, one line a stage: a model file comes in, a judged `ModelNew` goes out. Read this file first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelwright.build import build
+from kernelwright.capture import capture
+from kernelwright.device import Device, resolve
+from kernelwright.emit import emit
+from kernelwright.errors import NothingToDo
+from kernelwright.generate import Program, default_choices, generate
+from kernelwright.ir.text import graph_text
+from kernelwright.judge import Candidate, Judgement, Policy, judge
+from kernelwright.load import Problem, load, problem_of
+from kernelwright.plan import plan
+from kernelwright.plan.text import plan_text
+from kernelwright.settings import Settings, read_settings
+from kernelwright.simplify import simplify
+from kernelwright.tune import Tuned, tune
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from torch import nn
+
+Progress = Callable[[str, float], None]
+
+# Of the whole budget, the part that tuning may spend; the judge has the rest.
+TUNING_SHARE = 0.3
+
+
+@dataclass(frozen=True)
+class Result:
+    """What `optimize` made: the emitted file, what the judge says of it, and what every stage made on the way."""
+
+    problem: Problem
+    device: Device
+    source: str
+    program: Program
+    tuned: tuple[Tuned, ...]
+    judgement: Judgement | None
+    dumps: dict[str, str] = field(repr=False)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> str | None:
+        """The judge's word; None for a device that is not here, on which nothing could be run."""
+        return None if self.judgement is None else str(self.judgement.verdict)
+
+    @property
+    def speedup(self) -> dict[str, float]:
+        """How many times faster than each baseline, as the median of paired ratios."""
+        if self.judgement is None:
+            return {}
+        return {name: interval.median for name, interval in self.judgement.speedup.items()}
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """A ModelNew built from the emitted source, on the device it was planned for, weights as the problem makes them."""
+        from kernelwright.load import candidate_module
+
+        return candidate_module(self.problem, self.source, self.device.torch_name)
+
+
+def optimize(
+    model: str | Path | ModuleType | nn.Module,
+    inputs: Sequence[Any] | None = None,
+    *,
+    device: str = "auto",
+    budget_s: float = 60.0,
+    policy: Policy | None = None,
+    settings: Settings | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """The model, made faster: load, capture, simplify, plan, tune, generate, emit, judge.
+
+    For a device that is not here the last step is a compile: nothing can be run.
+    """
+    settings = settings or read_settings()
+    target = resolve(device)
+    problem = load(model) if isinstance(model, (str, Path)) else problem_of(model, inputs)
+    stages = Stages(progress)
+    graph = stages.run("capture", lambda: capture(problem), graph_text)
+    graph = stages.run("simplify", lambda: simplify(graph), graph_text)
+    planned = stages.run("plan", lambda: plan(graph), lambda made: plan_text(made, target))
+    refuse_if_nothing_to_do(problem, planned.kernels)
+    choices, tuned = stages.run("tune", lambda: tune(planned, target, budget_s * TUNING_SHARE, settings, progress))
+    program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
+    source = stages.run("emit", lambda: emit(program, problem), str)
+    result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
+    if not target.present:
+        stages.run("build", lambda: build(program.text, target, settings))
+    return judged(result, policy or Policy(), stages, progress) if target.present else result
+
+
+def judged(result: Result, policy: Policy, stages: Stages, progress: Progress | None) -> Result:
+    """The result with the judge's word, and the emitted file with the measured figures in its docstring."""
+    from kernelwright.report.measured import measured_lines
+
+    candidate = Candidate(result.source, result.problem.name)
+    judgement = stages.run("judge", lambda: judge(result.problem, candidate, policy, result.device, progress))
+    source = emit(result.program, result.problem, measured_lines(judgement, result.tuned))
+    return replace(result, source=source, judgement=judgement)
+
+
+def refuse_if_nothing_to_do(problem: Problem, kernels: Sequence[object]) -> None:
+    if not kernels:
+        raise NothingToDo(
+            "no kernel of ours would help: what this model computes is left to PyTorch.",
+            where=problem.path,
+            cure="Run it as it is. `kernelwright explain` shows the graph.",
+        )
+
+
+def explained(path: str | Path, device: str, after: str) -> dict[str, str]:
+    """What each stage up to `after` makes of a model file, as text. Nothing is measured, built or run."""
+    target = resolve(device)
+    problem = load(path)
+    stages = Stages(None)
+    graph = stages.run("capture", lambda: capture(problem), graph_text)
+    graph = stages.run("simplify", lambda: simplify(graph), graph_text)
+    planned = stages.run("plan", lambda: plan(graph), lambda made: plan_text(made, target))
+    if after in ("generate", "emit"):
+        choices = default_choices(planned, target)
+        program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
+        stages.run("emit", lambda: emit(program, problem), str)
+    return stages.dumps
+
+
+def write_dumps(result: Result, folder: Path) -> None:
+    """One file a stage: capture.txt, ..., generate.cu or .cpp, emit.py."""
+    folder.mkdir(parents=True, exist_ok=True)
+    endings = {"generate": "cu" if result.device.kind == "cuda" else "cpp", "emit": "py"}
+    for number, (stage, text) in enumerate(result.dumps.items(), 1):
+        (folder / f"{number}_{stage}.{endings.get(stage, 'txt')}").write_text(text)
+
+
+class Stages:
+    """Runs stages, keeping what each made as text and how long it took."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self.progress = progress
+        self.dumps: dict[str, str] = {}
+        self.seconds: dict[str, float] = {}
+
+    def run(self, name: str, stage: Callable[[], Any], text: Callable[[Any], str] | None = None) -> Any:
+        if self.progress is not None:
+            self.progress(name, 0.0)
+        begin = time.perf_counter()
+        made = stage()
+        self.seconds[name] = round(time.perf_counter() - begin, 3)
+        if text is not None:
+            self.dumps[name] = text(made)
+        return made

@@ -1,0 +1,57 @@
+"""Prints a plan: one line a step, and for each kernel what it loads, computes and stores."""
+
+from __future__ import annotations
+
+from kernelwright.device import Device
+from kernelwright.ir.nodes import Node, Opaque
+from kernelwright.ir.text import node_text, number
+from kernelwright.plan.steps import CopyBack, Kernel, Layout, Library, Materialise, Plan, Step
+
+
+def plan_text(plan: Plan, device: Device) -> str:
+    names = number(plan.graph.nodes())
+    lines = [line for i, step in enumerate(plan.steps) for line in step_lines(i, step, names, device)]
+    floor = sum(kernel.region.bytes_moved for kernel in plan.kernels) / device.copy_gbps / 1e3
+    count = len(plan.kernels)
+    lines.append(f"{count} {'kernel' if count == 1 else 'kernels'}; their floor on {device.name} is {floor:.1f} us")
+    return "\n".join(lines) + "\n"
+
+
+def step_lines(i: int, step: Step, names: dict[Node, str], device: Device) -> list[str]:
+    match step:
+        case Kernel():
+            return [f"{i:3}  {kernel_headline(step, device)}", *(f"       {line}" for line in kernel_body(step, names))]
+        case Library(node, bias, results):
+            targets = ", ".join("_" if r is None else r.name for r in results)
+            extra = f" + bias {names[bias]}" if bias is not None else ""
+            where = " (updates its statistics in place)" if step.in_place else ""
+            return [f"{i:3}  PyTorch  {targets} = {library_text(node, names)}{extra}{where}"]
+        case Materialise(node, result):
+            return [f"{i:3}  copy     {result.name} = {node_text(node, names)}"]
+        case CopyBack(target, value):
+            return [f"{i:3}  update   {target.name} <- {names[value]}"]
+
+
+def library_text(node: Node, names: dict[Node, str]) -> str:
+    return node_text(node, names) if isinstance(node, Opaque) or node in names else type(node).__name__
+
+
+def kernel_headline(step: Kernel, device: Device) -> str:
+    moved = step.region.bytes_moved
+    shape = ", ".join(map(str, step.region.shape))
+    return f"kernel   {step.name} over [{shape}]: {moved:,} B, floor {moved / device.copy_gbps / 1e3:.1f} us"
+
+
+def kernel_body(step: Kernel, names: dict[Node, str]) -> list[str]:
+    lines = [f"load   {layout_text(layout)}" for _, layout in step.region.loads]
+    lines += [f"{names[node]:<6} = {node_text(node, names)}" for node in step.region.body]
+    for node, layout in step.region.stores:
+        over = step.writes_over.get(layout.buffer.name)
+        lines.append(f"store  {layout_text(layout)} = {names[node]}{f' (in place of {over})' if over else ''}")
+    return lines
+
+
+def layout_text(layout: Layout) -> str:
+    strides = ", ".join(map(str, layout.strides))
+    offset = f" + {layout.offset}" if layout.offset else ""
+    return f"{layout.buffer.name}{offset} strides ({strides}) {layout.buffer.dtype.name}"

@@ -1,0 +1,100 @@
+"""Results come in; what a terminal shows of them goes out, as rich renderables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from kernelwright.doctor import Finding
+    from kernelwright.judge import Judgement
+    from kernelwright.tune import Tuned
+
+GOOD, BAD, DOUBTFUL = "bold green", "bold red", "bold yellow"
+SPEED_STYLE = {"FASTER": GOOD, "SAME": DOUBTFUL, "SLOWER": BAD, "INCONCLUSIVE": DOUBTFUL, "IMPOSSIBLE": BAD}
+STATE_STYLE = {"ok": GOOD, "missing": BAD, "warning": DOUBTFUL}
+
+
+def judgement_view(judgement: Judgement) -> RenderableType:
+    """The verdict in one line, then the evidence."""
+    parts: list[RenderableType] = [verdict_line(judgement)]
+    if judgement.detail:
+        parts.append(Text(f"  {judgement.detail}"))
+    if judgement.times_us:
+        parts.append(times_table(judgement))
+    parts.extend(evidence_lines(judgement))
+    return Group(*parts)
+
+
+def verdict_line(judgement: Judgement) -> Text:
+    line = Text()
+    line.append(str(judgement.verdict), style=GOOD if judgement.passed else BAD)
+    if judgement.speed is not None:
+        line.append("  ")
+        line.append(str(judgement.speed), style=SPEED_STYLE[str(judgement.speed)])
+    if judgement.labels:
+        line.append("  " + " ".join(str(label) for label in judgement.labels), style="dim")
+    return line
+
+
+def times_table(judgement: Judgement) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+    for title in ("", "a call", "95% interval", "this is"):
+        table.add_column(title, justify="left" if not title else "right")
+    for name, interval in judgement.times_us.items():
+        ratio = judgement.speedup.get(name)
+        faster = "" if ratio is None else f"{ratio.median:.2f}x faster ({ratio.low:.2f} to {ratio.high:.2f})"
+        table.add_row(name, time_text(interval.median), f"{time_text(interval.low)} to {time_text(interval.high)}", faster)
+    return table
+
+
+def evidence_lines(judgement: Judgement) -> list[Text]:
+    lines = []
+    if judgement.errors is not None:
+        ours, eager = judgement.errors.candidate_rms, judgement.errors.eager_rms
+        lines.append(f"error against float64 (relative rms): {ours:.2g}; PyTorch's own: {eager:.2g}")
+    if judgement.kill_rate is not None:
+        lines.append(f"known-bad answers to this problem that these inputs reject: {judgement.kill_rate:.0%}")
+    lines.append(f"isolation: {judgement.isolation}")
+    return [Text(f"  {line}", style="dim") for line in lines]
+
+
+def kernels_table(rows: Sequence[Tuned]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
+    for title in ("kernel", "time", "floor", "of floor", "config", "from"):
+        table.add_column(title, justify="right" if title in ("time", "floor", "of floor") else "left")
+    for row in rows:
+        measured = row.median_us is not None
+        table.add_row(
+            row.kernel,
+            time_text(row.median_us) if row.median_us is not None else "-",
+            time_text(row.floor_us),
+            f"{row.floor_us / row.median_us:.0%}" if measured and row.median_us else "-",
+            config_text(row),
+            f"{row.origin}{f', {row.tried} tried' if row.tried else ''}",
+        )
+    return table
+
+
+def config_text(row: Tuned) -> str:
+    text = str(row.choice)
+    return text[text.index("(") + 1 : -1]
+
+
+def time_text(us: float) -> str:
+    return f"{us / 1e3:.2f} ms" if us >= 1000 else f"{us:.1f} us"
+
+
+def findings_table(findings: Iterable[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for title in ("", "", ""):
+        table.add_column(title)
+    for finding in findings:
+        style = STATE_STYLE.get(str(finding.state), DOUBTFUL)
+        cure = f"\n{finding.cure}" if finding.cure else ""
+        table.add_row(Text(str(finding.state), style=style), str(finding.subject), f"{finding.detail}{cure}")
+    return table

@@ -1,0 +1,183 @@
+"""One kernel and several configs come in; the median time of each, measured here and now, goes out."""
+
+from __future__ import annotations
+
+import ctypes
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from kernelwright.build import build_all, build_cpu_library, compile_cubin, load_cpu_library
+from kernelwright.build.cubin import Cubin
+from kernelwright.device import Device
+from kernelwright.errors import BuildError
+from kernelwright.generate import Choice
+from kernelwright.generate.generate import entry_text, launch_of
+from kernelwright.generate.literals import camel
+from kernelwright.generate.pointwise import pointwise_source
+from kernelwright.generate.program import Source
+from kernelwright.kernels.pointwise import Config
+from kernelwright.kernels.template import inline_with_templates
+from kernelwright.plan import Buffer, Kernel
+from kernelwright.settings import Settings
+
+WARM_UPS = 2
+ENOUGH_S = 0.02  # a config is timed until this long has been spent on it, in rounds with the others
+MOST_ROUNDS = 25
+FEWEST_ROUNDS = 3
+
+# A config this much slower than the best after the first rounds is not timed further.
+HOPELESS = 1.3
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    choice: Choice
+    median_us: float
+
+
+def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings: Settings) -> list[Trial]:
+    """Every config that builds, on random data, in interleaved rounds, so that drift hits all alike."""
+    sources = [pointwise_source(kernel, choice) for choice in choices]
+    pointers = tensors_of(kernel, device)
+    if device.kind == "cuda":
+        return rounds(choices, cuda_runs(sources, pointers, device, settings), cuda_clock(device))
+    return rounds(choices, cpu_runs(sources, pointers, settings), wall_clock)
+
+
+def rounds(
+    choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None], clock: Callable[[Callable[[], None]], float]
+) -> list[Trial]:
+    alive = {i: run for i, run in enumerate(runs) if run is not None}
+    times: dict[int, list[float]] = {i: [] for i in alive}
+    for run in alive.values():
+        for _ in range(WARM_UPS):
+            run()
+    for number in range(MOST_ROUNDS):
+        for i, run in alive.items():
+            times[i].append(clock(run))
+        if number + 1 == FEWEST_ROUNDS:
+            best = min(statistics.median(t) for t in times.values()) if times else 0.0
+            alive = {i: run for i, run in alive.items() if statistics.median(times[i]) <= HOPELESS * best}
+        if number + 1 >= FEWEST_ROUNDS and all(sum(times[i]) >= ENOUGH_S * 1e6 for i in alive):
+            break
+    return [Trial(choices[i], statistics.median(t)) for i, t in times.items() if t]
+
+
+def wall_clock(run: Callable[[], None]) -> float:
+    begin = time.perf_counter()
+    run()
+    return (time.perf_counter() - begin) * 1e6
+
+
+def cuda_clock(device: Device) -> Callable[[Callable[[], None]], float]:
+    import torch
+
+    def clock(run: Callable[[], None]) -> float:
+        with torch.cuda.device(device.torch_name):
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin.record()
+            run()
+            end.record()
+            end.synchronize()
+        return begin.elapsed_time(end) * 1e3
+
+    return clock
+
+
+def tensors_of(kernel: Kernel, device: Device) -> dict[str, Any]:
+    """A tensor for each buffer, random where it is read: zeros would draw less power and run faster than real data."""
+    import torch
+
+    tensors: dict[str, torch.Tensor] = {}
+    layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
+    for buffer in {layout.buffer.name: layout.buffer for layout in layouts}.values():
+        extent = 1 + sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
+        tensors[buffer.name] = random_tensor(extent, buffer, device.torch_name)
+    return tensors
+
+
+def random_tensor(extent: int, buffer: Buffer, device: str) -> Any:
+    import torch
+
+    dtype = buffer.dtype.to_torch()
+    if buffer.dtype.kind == "float":
+        tensor = torch.empty(extent, dtype=dtype, device=device)
+        return tensor.uniform_(-1.0, 1.0)
+    return torch.randint(0, 2, (extent,), dtype=torch.int32, device=device).to(dtype)
+
+
+def cpu_runs(
+    sources: Sequence[Source], tensors: dict[str, Any], settings: Settings
+) -> list[Callable[[], None] | None]:
+    """Each config in a library of its own, built in parallel."""
+    texts = []
+    pointers: tuple[Buffer, ...] = ()
+    for source in sources:
+        launch = launch_of("run", [source.kernel], {source.kernel.name: source.choice})
+        head = inline_with_templates({*source.needs, "pointwise"}, ("pointwise",), "cpu")
+        texts.append(f"{head}\n{source.struct}\n{entry_text(launch, 'cpu')}\n")
+        pointers = launch.pointers
+    built = build_all([partial(build_cpu_library, text, settings) for text in texts], settings)
+    arguments = [ctypes.c_void_p(tensors[buffer.name].data_ptr()) for buffer in pointers]
+    return [None if isinstance(b, BuildError) else partial(load_cpu_library(b).run, *arguments) for b in built]
+
+
+def cuda_runs(
+    sources: Sequence[Source], tensors: dict[str, Any], device: Device, settings: Settings
+) -> list[Callable[[], None] | None]:
+    """Each config compiled to machine code by NVRTC and launched through the driver."""
+    built = build_all([partial(compile_cubin, cubin_text(s), device.arch, settings) for s in sources], settings)
+    return [
+        None if isinstance(b, BuildError) or spills(b) else driver_launch(b, source, tensors, device)
+        for b, source in zip(built, sources, strict=True)
+    ]
+
+
+def spills(cubin: Cubin) -> bool:
+    """A config that spills registers is never the best, and never shipped."""
+    return any(kernel.spills for kernel in cubin.kernels)
+
+
+def cubin_text(source: Source) -> str:
+    choice = source.choice
+    assert isinstance(choice, Config)
+    body = camel(source.kernel.name)
+    head = inline_with_templates({*source.needs, "pointwise_block"}, ("pointwise",), "cuda")
+    shape = f"{choice.lanes}, {choice.vectors}, {choice.threads}"
+    signature = f'extern "C" __global__ void __launch_bounds__({choice.threads}) tuned({body}::Args args)'
+    return f"{head}\n{source.struct}\n{signature} {{ kw::pointwise_block<{body}, {shape}>(args); }}\n"
+
+
+def driver_launch(cubin: Cubin, source: Source, tensors: dict[str, Any], device: Device) -> Callable[[], None]:
+    """A call that launches the kernel on torch's current stream."""
+    import torch
+
+    driver = ctypes.CDLL("libcuda.so.1")
+    torch.zeros(1, device=device.torch_name)  # the driver's functions need torch's context to be current
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    check(driver.cuModuleLoadData(ctypes.byref(module), cubin.image), "cuModuleLoadData")
+    check(driver.cuModuleGetFunction(ctypes.byref(function), module, b"tuned"), "cuModuleGetFunction")
+    names = [b.name for b in launch_of("run", [source.kernel], {source.kernel.name: source.choice}).pointers]
+    packed = (ctypes.c_void_p * len(names))(*(tensors[name].data_ptr() for name in names))
+    parameters = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
+    choice = source.choice
+    assert isinstance(choice, Config)
+    total = source.work.rows * (source.work.columns // choice.lanes)
+    blocks = max(1, -(-total // (choice.threads * choice.vectors)))
+
+    def run() -> None:
+        stream = ctypes.c_void_p(torch.cuda.current_stream(device.torch_name).cuda_stream)
+        code = driver.cuLaunchKernel(function, blocks, 1, 1, choice.threads, 1, 1, 0, stream, parameters, None)
+        check(code, "cuLaunchKernel")
+        _ = packed  # the launch reads it, so it lives as long as this function
+
+    return run
+
+
+def check(code: int, call: str) -> None:
+    if code:
+        raise RuntimeError(f"{call} failed with CUDA driver error {code} while tuning")
