@@ -442,7 +442,7 @@ struct PartConfig : Config {
 };
 
 template <class Config, class Epilogue>
-__global__ void __launch_bounds__(256) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
+__global__ void __launch_bounds__(256, 4) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
                                                  const __grid_constant__ typename Epilogue::Args args) {
   const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m, index = blockIdx.x * (int64_t)256 + threadIdx.x;
   const int64_t row = index / fours;
