@@ -86,9 +86,9 @@ def collapse_repeated_operand(n: Node) -> Node | None:
 
 
 def drop_sign_under_even(n: Node) -> Node | None:
-    """f(-x)  ->  f(x)  for even f: abs, cos, cosh, isnan"""
+    """f(-x)  ->  f(x)  for even f: abs, cos, cosh, isnan; not of unsigned integers, where abs(-1) is 255"""
     match n:
-        case Map(fn, (Map("neg", (x,)),)) if holds(laws(fn).even, x):
+        case Map(fn, (Map("neg", (x,)),)) if holds(laws(fn).even, x) and x.dtype.lowest != 0:
             return Map(fn, (x,))
     return None
 

@@ -21,7 +21,8 @@ def is_power_of_two(value: object, dtype: DType) -> bool:
     """Plus or minus 2**k, of normal size in `dtype`, as some devices flush smaller numbers to zero."""
     if not isinstance(value, float) or not math.isfinite(value) or value == 0:
         return False
-    return abs(math.frexp(value)[0]) == 0.5 and abs(value) >= torch.finfo(dtype.to_torch()).tiny
+    sizes = torch.finfo(dtype.to_torch())
+    return abs(math.frexp(value)[0]) == 0.5 and sizes.tiny <= abs(value) <= sizes.max
 
 
 def multiply_instead_of_dividing(n: Node) -> Node | None:
@@ -52,7 +53,8 @@ def merge_multiples(n: Node) -> Node | None:
             factor = number(a)
             if x is y and is_power_of_two(factor, x.dtype) and isinstance(factor, float) and factor > 0:
                 whole = factor + 1
-                return Map("mul", (x, constant(whole, x.dtype))) if rounded(whole, x.dtype) == whole else None
+                exact = rounded(whole, x.dtype) == whole and whole - 1 == factor and whole - factor == 1
+                return Map("mul", (x, constant(whole, x.dtype))) if exact else None
     return None
 
 
