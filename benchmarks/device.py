@@ -1,0 +1,250 @@
+"""Problem files come in; for each, on this GPU: built, checked against float64, timed beside eager, torch.compile and the floor.
+
+    python benchmarks/device.py benchmarks/problems/relu.py ... --out results.jsonl
+
+One row of JSON a problem, with device, versions, commit and command; a short table last. Times are CUDA events around
+one call with a cold L2 cache, in rounds that visit the contestants in random order; ratios are medians over the rounds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from kernelwright.capture import capture
+from kernelwright.device import Device, resolve
+from kernelwright.emit import emit
+from kernelwright.generate import generate
+from kernelwright.load import Problem, at_home, instantiate, load
+from kernelwright.plan import plan
+from kernelwright.settings import read_settings
+from kernelwright.simplify import simplify
+from kernelwright.tune import tune
+
+FLUSH_BYTES = 256 << 20
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("problems", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--no-compile", action="store_true")
+    options = parser.parse_args()
+    os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()  # every build is cold
+    device = resolve("cuda")
+    copy = copy_gbps()
+    rows = []
+    for path in options.problems:
+        try:
+            row = one(path, device, copy, options)
+        except Exception as error:  # noqa: BLE001  one failing problem is a row, not the end of the run
+            row = {"problem": path.stem, "failed": f"{type(error).__name__}: {str(error)[:300]}"}
+        row["environment"] = environment(copy)
+        rows.append(row)
+        print(json.dumps(row), flush=True)
+        if options.out is not None:
+            with options.out.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        torch.cuda.empty_cache()
+    table(rows)
+
+
+def one(path: Path, device: Device, copy: float, options: argparse.Namespace) -> dict[str, Any]:
+    problem = load(path)
+    begin = time.perf_counter()
+    planned = plan(simplify(capture(problem)))
+    choices, tuned = tune(planned, device, 20.0, read_settings())
+    program = generate(planned, choices, device)
+    source = emit(program, problem)
+    optimize_s = time.perf_counter() - begin
+    begin = time.perf_counter()
+    module = imported(source, problem)
+    build_s = time.perf_counter() - begin
+    instance = instantiate(problem, 0, "cuda")
+    with at_home(problem, "cuda"):
+        torch.manual_seed(0)
+        new = module.ModelNew(*module.get_init_inputs()).cuda()
+    new.load_state_dict(instance.model.state_dict())
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        error = errors(problem, instance, new)
+        graphed = under_graph(instance, new)
+        contestants = {"eager": instance.model, "ours": new}
+        if not options.no_compile:
+            contestants["compile"] = torch.compile(instance.model)
+        times = timed(contestants, instance.inputs, options.rounds)
+    moved = sum(kernel.region.bytes_moved for kernel in planned.kernels)
+    median = {name: statistics.median(samples) for name, samples in times.items()}
+    return {
+        "problem": problem.name,
+        "optimize_s": round(optimize_s, 2),
+        "build_s": round(build_s, 2),
+        "kernels": len(program.sources),
+        "times_us": {name: round(t, 2) for name, t in median.items()},
+        "speedup": {n: round(ratio(times[n], times["ours"]), 4) for n in median if n != "ours"},
+        "kernel_bytes": moved,
+        "kernel_us": [round(t.median_us, 2) if t.median_us else None for t in tuned],
+        "configs": [str(t.choice) for t in tuned],
+        "copy_share": [round(s.work.bytes_moved / copy / 1e3 / t.median_us, 4) if t.median_us else None
+                       for s, t in zip(program.sources, tuned, strict=True)],
+        "call_copy_share": round(moved / copy / 1e3 / median["ours"], 4),
+        "error": error,
+        "graph_equal": graphed,
+    }  # fmt: skip
+
+
+def ratio(theirs: list[float], ours: list[float]) -> float:
+    return statistics.median(t / o for t, o in zip(theirs, ours, strict=True))
+
+
+def imported(source: str, problem: Problem) -> Any:
+    folder = Path(tempfile.mkdtemp())
+    file = folder / f"{problem.name}_new.py"
+    file.write_text(source)
+    spec = importlib.util.spec_from_file_location(file.stem, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def leaves(value: Any) -> list[torch.Tensor]:
+    return [t for v in value for t in leaves(v)] if isinstance(value, (tuple, list)) else [value]
+
+
+def errors(problem: Problem, instance: Any, new: Any) -> dict[str, float]:
+    """Relative rms error against the same model in float64, ours and eager's; on the largest batch that fits."""
+    count = sum(t.numel() for t in instance.inputs if isinstance(t, torch.Tensor))
+    torch.manual_seed(1)
+    eager = leaves(instance.model(*instance.inputs))
+    torch.manual_seed(1)
+    ours = leaves(new(*instance.inputs))
+    for a, b in zip(eager, ours, strict=True):
+        assert a.shape == b.shape and a.dtype == b.dtype and a.device == b.device, "the output has another type"
+    if count > 2_000_000_000:
+        return {"ours_vs_eager": max(relative(b, a.double()) for a, b in zip(eager, ours, strict=True))}
+    wide = instantiate(problem, 0, "cuda")
+    exact = wide.model.double()
+    exact.load_state_dict(instance.model.state_dict())
+    inputs = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]
+    torch.manual_seed(1)
+    truth = leaves(exact(*inputs))
+    del wide, exact, inputs
+    return {
+        "ours": max(relative(x, g) for x, g in zip(ours, truth, strict=True)),
+        "eager": max(relative(x, g) for x, g in zip(eager, truth, strict=True)),
+    }
+
+
+def relative(x: torch.Tensor, truth: torch.Tensor) -> float:
+    if not x.is_floating_point():
+        return float((x.double() - truth.double()).abs().max()) if x.numel() else 0.0
+    difference = x.double().sub_(truth.double())
+    return float(difference.norm() / truth.double().norm().clamp_min(1e-300))
+
+
+def under_graph(instance: Any, new: Any) -> bool | str:
+    """Whether a captured and replayed call gives what a plain call gives, on data that came after the capture."""
+    if any(b.numel() for b in new.buffers()):
+        return "skipped: the model changes state"
+    static = [t.clone() if isinstance(t, torch.Tensor) else t for t in instance.inputs]
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        new(*static)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = leaves(new(*static))
+    for t in static:
+        if isinstance(t, torch.Tensor) and t.is_floating_point():
+            t.mul_(0.5)
+    graph.replay()
+    plain = leaves(new(*static))
+    torch.cuda.synchronize()
+    return all(torch.equal(a, b) for a, b in zip(captured, plain, strict=True))
+
+
+def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> dict[str, list[float]]:
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    for model in contestants.values():
+        for _ in range(3):
+            model(*inputs)
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(rounds):
+        for name in random.sample(list(contestants), len(contestants)):
+            flush.zero_()
+            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            torch.cuda._sleep(200_000)  # the launches are queued before the GPU is free, so host time does not count
+            begin.record()
+            contestants[name](*inputs)
+            end.record()
+            end.synchronize()
+            times[name].append(begin.elapsed_time(end) * 1e3)
+    return times
+
+
+def copy_gbps() -> float:
+    """Bytes read plus bytes written a second, of a 4 GB copy: the best of ten."""
+    source = torch.empty(1 << 30, device="cuda").uniform_()
+    target = torch.empty_like(source)
+    samples = []
+    for _ in range(10):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        target.copy_(source)
+        end.record()
+        end.synchronize()
+        samples.append(2 * source.numel() * 4 / begin.elapsed_time(end) / 1e6)
+    return max(samples)
+
+
+def environment(copy: float) -> dict[str, Any]:
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    return {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": sys.version.split()[0],
+        "copy_gbps": round(copy, 1),
+        "commit": os.environ.get("KERNELWRIGHT_COMMIT", commit),
+        "command": " ".join(["python", *sys.argv]),
+        "date": time.strftime("%Y-%m-%d"),
+    }
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    print(f"\n{'problem':<26}{'ours us':>10}{'eager':>8}{'compile':>9}{'copy%':>8}{'build s':>9}{'opt s':>7}  error ours/eager, graph")
+    for row in rows:
+        if "failed" in row:
+            print(f"{row['problem']:<26}{row['failed'][:110]}")
+            continue
+        shares = [s for s in row["copy_share"] if s] or [0.0]
+        speed = row["speedup"]
+        error = "/".join(f"{v:.1e}" for v in row["error"].values())
+        print(
+            f"{row['problem']:<26}{row['times_us']['ours']:>10.1f}{speed['eager']:>7.3f}x{speed.get('compile', 0):>8.3f}x"
+            f"{max(shares):>8.1%}{row['build_s']:>9.2f}{row['optimize_s']:>7.1f}  {error} {row['graph_equal']}"
+        )
+
+
+if __name__ == "__main__":
+    main()
