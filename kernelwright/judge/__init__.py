@@ -1,0 +1,19 @@
+"""Stage 8: a problem and a candidate come in; a verdict with its evidence, and how fast it is, go out."""
+
+from kernelwright.judge.candidate import Candidate, extract
+from kernelwright.judge.policy import Policy
+from kernelwright.judge.procedure import judge
+from kernelwright.judge.verdict import Errors, Interval, Judgement, Label, Speed, Verdict
+
+__all__ = [
+    "Candidate",
+    "Errors",
+    "Interval",
+    "Judgement",
+    "Label",
+    "Policy",
+    "Speed",
+    "Verdict",
+    "extract",
+    "judge",
+]

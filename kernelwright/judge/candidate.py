@@ -1,0 +1,125 @@
+"""A file's text comes in, code or an answer with code in it; a `Candidate` and what can be read off its text go out.
+
+Nothing here convicts: what a text contains gives labels, and whether it is Python that defines ModelNew at all.
+"""
+
+import ast
+import re
+from dataclasses import dataclass
+
+__all__ = ["Candidate", "Facts", "extract", "read_facts"]
+
+MAX_BYTES = 4 << 20
+FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$", re.S | re.M)
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """The text of a file that should define ModelNew, and where it was taken from."""
+
+    text: str
+    name: str = "candidate"
+    origin: str = "the whole file"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a candidate's text says.
+
+    problem            why it cannot be run at all; "" if it can
+    imports_reference  it says `from model import ...`: it wants the problem's own file
+    builds             it compiles something: load_inline, load, NVRTC, Triton
+    cuda               it cannot do without a GPU: CUDA sources or Triton
+    vendor             it names a vendor's library
+    """
+
+    problem: str
+    imports_reference: bool = False
+    builds: bool = False
+    cuda: bool = False
+    vendor: bool = False
+
+
+def extract(text: str, suffix: str) -> Candidate:
+    """The candidate in a .py file, or in an answer: its last complete block of code that defines ModelNew."""
+    if suffix == ".py":
+        return Candidate(text)
+    blocks = [match["body"] for match in FENCE.finditer(text)]
+    fitting = [number for number, body in enumerate(blocks, 1) if defines_model(body)]
+    if fitting:
+        last = fitting[-1]
+        drafts = f", {len(fitting)} of them define ModelNew" if len(fitting) > 1 else ""
+        return Candidate(blocks[last - 1], origin=f"code block {last} of {len(blocks)}{drafts}")
+    if defines_model(text):
+        return Candidate(text)
+    if blocks:
+        return Candidate(blocks[-1], origin=f"code block {len(blocks)} of {len(blocks)}; none defines ModelNew")
+    return Candidate(text)
+
+
+def defines_model(text: str) -> bool:
+    """Whether it is whole: Python that binds ModelNew at the top."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return any(_binds_model(node) for node in ast.walk(tree))
+
+
+def _binds_model(node: ast.AST) -> bool:
+    match node:
+        case ast.ClassDef(name="ModelNew"):
+            return True
+        case ast.Assign(targets=targets):
+            return any(isinstance(target, ast.Name) and target.id == "ModelNew" for target in targets)
+        case ast.ImportFrom(names=names):
+            return any((alias.asname or alias.name) == "ModelNew" for alias in names)
+    return False
+
+
+def read_facts(candidate: Candidate) -> Facts:
+    text = candidate.text
+    if not text.strip():
+        return Facts("the file is empty")
+    if "\0" in text:
+        return Facts("the file is not text: it contains null bytes")
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        return Facts(f"the file has more than {MAX_BYTES >> 20} MiB")
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        return Facts(f"the file is not Python: line {error.lineno}: {error.msg}")
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Facts(f"the file cannot be parsed: {type(error).__name__}")
+    if not any(_binds_model(node) for node in ast.walk(tree)):
+        return Facts("the file does not define ModelNew")
+    names = set(_names(tree))
+    return Facts(
+        problem="",
+        imports_reference=any(_imports_reference(node) for node in ast.walk(tree)),
+        builds=bool(names & {"load_inline", "cpp_extension", "triton", "nvrtc", "ctypes", "cffi", "cuda", "tilelang"}),
+        cuda=bool(names & {"triton", "cuda_sources", "nvrtc"}) or "__global__" in text,
+        vendor=bool(re.search(r"cublas|cudnn|cutlass|\bmkl", text, re.I)),
+    )
+
+
+def _imports_reference(node: ast.AST) -> bool:
+    match node:
+        case ast.ImportFrom(module="model", level=0):
+            return True
+        case ast.Import(names=names):
+            return any(alias.name == "model" for alias in names)
+    return False
+
+
+def _names(tree: ast.AST) -> list[str]:
+    found: list[str] = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
+                found.append(name)
+            case ast.Import(names=names):
+                found += [part for alias in names for part in alias.name.split(".")]
+            case ast.ImportFrom(module=module, names=names):
+                found += [*(module or "").split("."), *(alias.name for alias in names)]
+    return found

@@ -1,0 +1,321 @@
+"""A forked process and a description of its cell come in; the same process, shut into that cell, goes out.
+
+Levels, strongest first. What the machine allows is found by trying (process.py), and printed with the verdict.
+
+    namespaces  its own mounts (a read-only root with Python, torch and the compilers; nothing of the judge's), its own
+                process ids, no network, no host IPC, another user where we are root, no capabilities, seccomp
+    landlock    files outside the same list cannot be opened, no TCP, no signals to others; seccomp
+    limits      time, memory, processes and file sizes only
+
+A GPU worker shares process ids with the host, since CUDA IPC needs that; the rest of its level stands.
+Loaded in the worker's process; imports only the standard library.
+"""
+
+import contextlib
+import ctypes
+import os
+import platform
+import resource
+import signal
+import stat
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+__all__ = ["LEVELS", "close_other_files", "die_with_parent", "enter_namespaces", "finish", "mount_proc"]
+
+LEVELS = ("namespaces", "landlock", "limits")
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
+    0x00020000,
+    0x08000000,
+    0x10000000,
+    0x20000000,
+    0x40000000,
+)
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
+MNT_DETACH = 2
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+NOBODY = 65534
+
+# From /etc a compiler and the dynamic linker need these and no more.
+ETC = (
+    "ld.so.cache",
+    "ld.so.conf",
+    "ld.so.conf.d",
+    "alternatives",
+    "passwd",
+    "group",
+    "nsswitch.conf",
+    "localtime",
+)
+DEVICES = ("null", "zero", "full", "random", "urandom")
+
+
+def checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+# --- namespaces
+
+
+def enter_namespaces(cell: dict[str, Any]) -> None:
+    """New namespaces and a new root for this process and its children; called with one thread only."""
+    uid, gid = os.getuid(), os.getgid()
+    flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | (0 if cell["gpu"] else CLONE_NEWPID)
+    if uid != 0:
+        checked(libc.unshare(CLONE_NEWUSER), "unshare(CLONE_NEWUSER)")
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    checked(libc.unshare(flags), "unshare")
+    _mount(None, "/", None, MS_REC | MS_PRIVATE)
+    _build_root(cell)
+    _pivot(Path(cell["root"]))
+
+
+def mount_proc() -> None:
+    """/proc of the new process ids; the first process in them must do it."""
+    _mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+
+
+def _build_root(cell: dict[str, Any]) -> None:
+    root = Path(cell["root"])
+    _mount("tmpfs", str(root), "tmpfs", MS_NOSUID | MS_NODEV, "size=64m,mode=755")
+    for name in ("proc", "dev", "tmp"):
+        (root / name).mkdir()
+    limit = f"size={cell['scratch_bytes']},nr_inodes=100k,mode=1777"
+    _mount("tmpfs", str(root / "tmp"), "tmpfs", MS_NOSUID | MS_NODEV, limit)
+    for path in [*cell["readable"], *(f"/etc/{name}" for name in ETC)]:
+        _show(root, Path(path))
+    for path in cell["hidden"]:
+        inside = root / path.lstrip("/")
+        if inside.exists():
+            _mount("/dev/null", str(inside), None, MS_BIND)
+    _build_dev(root, cell["gpu"], limit)
+    if cell["gpu"]:
+        _mount("/proc", str(root / "proc"), None, MS_BIND | MS_REC)
+    folder = root / cell["folder"].lstrip("/")
+    folder.mkdir(parents=True, exist_ok=True)
+    _mount(cell["folder"], str(folder), None, MS_BIND)
+
+
+def _show(root: Path, path: Path) -> None:
+    """`path` at its place under `root`, read-only; a symbolic link stays one."""
+    inside = root / str(path).lstrip("/")
+    if not path.exists() or inside.exists():
+        return
+    inside.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        inside.symlink_to(path.readlink())
+        return
+    if path.is_dir():
+        inside.mkdir()
+    else:
+        inside.touch()
+    _mount(str(path), str(inside), None, MS_BIND | MS_REC)
+    _make_read_only(inside)
+
+
+def _make_read_only(path: Path) -> None:
+    attributes = struct.pack("<QQQQ", 1, 0, 0, 0)  # struct mount_attr: set MOUNT_ATTR_RDONLY
+    at_recursive, at_fdcwd, mount_setattr = 0x8000, -100, 442
+    if libc.syscall(mount_setattr, at_fdcwd, str(path).encode(), at_recursive, attributes, len(attributes)) == 0:
+        return
+    kept = os.statvfs(path).f_flag & (os.ST_NOSUID | os.ST_NODEV | os.ST_NOEXEC)
+    _mount(None, str(path), None, MS_REMOUNT | MS_BIND | MS_RDONLY | kept)
+
+
+def _build_dev(root: Path, gpu: bool, limit: str) -> None:
+    devices = [Path("/dev") / name for name in DEVICES]
+    if gpu:
+        devices += [path for path in Path("/dev").glob("nvidia*") if not path.is_symlink()]
+    for path in devices:
+        inside = root / "dev" / path.name
+        if path.is_dir():
+            inside.mkdir()
+        elif path.exists():
+            inside.touch()
+        else:
+            continue
+        _mount(str(path), str(inside), None, MS_BIND | MS_REC)
+    (root / "dev" / "shm").mkdir()
+    _mount("tmpfs", str(root / "dev" / "shm"), "tmpfs", MS_NOSUID | MS_NODEV, limit)
+    for name, target in (("fd", "/proc/self/fd"), ("stdin", "fd/0"), ("stdout", "fd/1"), ("stderr", "fd/2")):
+        (root / "dev" / name).symlink_to(target)
+
+
+def _pivot(root: Path) -> None:
+    old = root / ".old"
+    old.mkdir()
+    pivot_root = {"x86_64": 155, "aarch64": 41}[platform.machine()]
+    checked(libc.syscall(pivot_root, str(root).encode(), str(old).encode()), "pivot_root")
+    os.chdir("/")
+    checked(libc.umount2(b"/.old", MNT_DETACH), "umount")
+    Path("/.old").rmdir()
+    _mount(None, "/", None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def _mount(source: str | None, target: str, kind: str | None, flags: int, data: str | None = None) -> None:
+    encoded = [text.encode() if text is not None else None for text in (source, target, kind, data)]
+    result = libc.mount(encoded[0], encoded[1], encoded[2], ctypes.c_ulong(flags), encoded[3])
+    checked(result, f"mount {source} on {target}")
+
+
+# --- the last steps, in the process that will run the candidate
+
+
+def finish(cell: dict[str, Any]) -> None:
+    """Limits, user, capabilities, landlock and seccomp; nothing here can be undone by what runs afterwards."""
+    _limit_resources(cell)
+    os.umask(0o022)
+    if cell["raised"]:
+        with contextlib.suppress(OSError):  # not everyone may
+            os.setpriority(os.PRIO_PROCESS, 0, -10)
+    if os.getuid() == 0 and cell["user"]:
+        os.setgroups([])
+        os.setresgid(cell["user"], cell["user"], cell["user"])
+        os.setresuid(cell["user"], cell["user"], cell["user"])
+    checked(libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl(PR_SET_NO_NEW_PRIVS)")
+    if cell["level"] == "namespaces":
+        _drop_capabilities()
+    if cell["level"] == "landlock":
+        restrict_files(cell["readable"], cell["folder"], cell["gpu"])
+    if cell["level"] != "limits":
+        _filter_system_calls()
+    # The judge reads this process's memory; a change of user clears the flag that allows it.
+    libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    os.chdir(cell["folder"])
+
+
+def _limit_resources(cell: dict[str, Any]) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: cell["file_bytes"],
+        resource.RLIMIT_NOFILE: 4096,
+        resource.RLIMIT_NPROC: cell["processes"],
+        # Not RLIMIT_AS: CUDA reserves address space by the terabyte.
+        resource.RLIMIT_DATA: cell["memory_bytes"],
+    }
+    for what, limit in limits.items():
+        _, hard = resource.getrlimit(what)
+        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+        resource.setrlimit(what, (limit, limit))
+
+
+def _drop_capabilities() -> None:
+    for capability in range(64):
+        libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+    header = struct.pack("<Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this thread
+    checked(libc.capset(header, bytes(24)), "capset")
+
+
+def die_with_parent(parent: int) -> None:
+    checked(libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "prctl(PR_SET_PDEATHSIG)")
+    if os.getppid() != parent:
+        os._exit(1)  # it died before we asked
+
+
+def close_other_files(kept: Iterable[int]) -> None:
+    keep = sorted({0, 1, 2, *kept})
+    for low, high in zip(keep, [*keep[1:], 1 << 16], strict=True):
+        os.closerange(low + 1, high)
+
+
+# --- landlock
+
+READ_FILES = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, list a directory
+EVERY_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
+
+
+def restrict_files(readable: list[str], folder: str, gpu: bool) -> None:
+    create, add, enforce = 444, 445, 446
+    abi = checked(libc.syscall(create, None, 0, 1), "landlock_create_ruleset")
+    access = EVERY_ACCESS[min(abi, 5)]
+    tcp = 0b11 if abi >= 4 else 0
+    scoped = 0b11 if abi >= 6 else 0  # abstract sockets and signals stay inside
+    attributes = struct.pack("<QQQ", access, tcp, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    rules = checked(libc.syscall(create, attributes, len(attributes), 0), "landlock_create_ruleset")
+    devices = [f"/dev/{name}" for name in DEVICES] + (["/dev"] if gpu else [])
+    allowed = {path: READ_FILES for path in [*readable, "/proc", *(f"/etc/{name}" for name in ETC)]}
+    allowed |= {path: access for path in [folder, *devices]}
+    for path, rights in allowed.items():
+        if not Path(path).exists():
+            continue
+        handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
+        if not stat.S_ISDIR(os.fstat(handle).st_mode):
+            rights &= 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # a file has no more: execute, write, read, truncate, ioctl
+        rule = struct.pack("<Qi", rights & access, handle)
+        checked(libc.syscall(add, rules, 1, rule, 0), f"landlock_add_rule {path}")
+        os.close(handle)
+    checked(libc.syscall(enforce, rules, 0), "landlock_restrict_self")
+    os.close(rules)
+
+
+# --- seccomp
+
+
+class Machine(NamedTuple):
+    """An audit architecture and its numbers of the system calls that a model has no use for."""
+
+    audit: int
+    socket: int
+    refused: tuple[int, ...]
+
+
+# ptrace, process_vm_readv/writev, pidfd_getfd: other processes' memory and files. userfaultfd: outputs computed when
+# they are looked at. unshare, setns, mount, umount2, pivot_root: the cell itself. bpf, perf_event_open, keyctl, add_key,
+# request_key, open_by_handle_at, io_uring_setup, kexec_load, init_module, finit_module, reboot: the machine.
+MACHINES = {
+    "x86_64": Machine(
+        0xC000003E,
+        41,
+        (101, 310, 311, 438, 323, 272, 308, 165, 166, 155, 321, 298, 250, 248, 249, 304, 425, 246, 175, 313, 169),
+    ),
+    "aarch64": Machine(
+        0xC00000B7,
+        198,
+        (117, 270, 271, 438, 282, 97, 268, 40, 39, 41, 280, 241, 219, 217, 218, 265, 425, 104, 105, 273, 142),
+    ),
+}
+AF_UNIX = 1
+
+
+def _filter_system_calls() -> None:
+    machine = MACHINES.get(platform.machine())
+    if machine is None:
+        return
+    program = _program(machine)
+    code = ctypes.create_string_buffer(program, len(program))
+    filter_bytes = struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
+    checked(libc.prctl(PR_SET_SECCOMP, 2, filter_bytes, 0, 0), "prctl(PR_SET_SECCOMP)")
+
+
+def _program(machine: Machine) -> bytes:
+    """Refuse those calls, and sockets other than local ones, with EPERM; another architecture's calls kill."""
+    load, jump_equal, give = 0x20, 0x15, 0x06
+    allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000
+
+    def line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
+        return struct.pack("<HBBI", code, yes, no, value)
+
+    count = len(machine.refused)
+    lines = [
+        line(load, 4),
+        line(jump_equal, machine.audit, yes=1),
+        line(give, kill),
+        line(load, 0),
+        *(line(jump_equal, number, yes=count - i + 2) for i, number in enumerate(machine.refused)),
+        line(jump_equal, machine.socket, no=3),
+        line(load, 16),
+        line(jump_equal, AF_UNIX, yes=1),
+        line(give, refuse),
+        line(give, allow),
+    ]
+    return b"".join(lines)

@@ -1,0 +1,98 @@
+"""Nested arguments and outputs come in; a JSON template and the flat list of their tensors go out, and back.
+
+Templates are lists whose first element names the kind: `["(", ["T", 0], ["=", 2]]` is `(first tensor, 2)`. Loaded in
+both processes; imports only torch.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+__all__ = ["Template", "dtype_named", "flatten_arguments", "flatten_output", "unflatten"]
+
+Template = list[Any]
+
+
+def flatten_arguments(value: Any) -> tuple[Template, list[torch.Tensor]]:
+    """Tensors are taken out; everything else stays in the template as it is."""
+    tensors: list[torch.Tensor] = []
+
+    def walk(value: Any) -> Template:
+        match value:
+            case torch.Tensor():
+                tensors.append(value)
+                return ["T", len(tensors) - 1]
+            case None | bool() | int() | float() | str():
+                return ["=", value]
+            case complex():
+                return ["complex", value.real, value.imag]
+            case torch.dtype():
+                return ["dtype", str(value).removeprefix("torch.")]
+            case torch.device():
+                return ["device", str(value)]
+            case tuple():
+                return ["(", *map(walk, value)]
+            case list():
+                return ["[", *map(walk, value)]
+            case dict():
+                return ["{", *([walk(key), walk(item)] for key, item in value.items())]
+        raise TypeError(f"a {type(value).__name__} cannot be handed to another process")
+
+    return walk(value), tensors
+
+
+def flatten_output(value: Any) -> tuple[Template, list[torch.Tensor | float]]:
+    """Tensors and numbers are taken out: both are results. The template keeps the structure and the numbers' types."""
+    leaves: list[torch.Tensor | float] = []
+
+    def walk(value: Any) -> Template:
+        match value:
+            case torch.Tensor():
+                leaves.append(value)
+                return ["T", len(leaves) - 1]
+            case None | str():
+                return ["=", value]
+            case bool() | int() | float():
+                leaves.append(float(value))
+                return ["N", type(value).__name__]
+            case tuple():  # torch.return_types.max and other named tuples are tuples
+                return ["(", *map(walk, value)]
+            case list():
+                return ["[", *map(walk, value)]
+            case dict():
+                return ["{", *([str(key), walk(item)] for key, item in value.items())]
+        return ["?", type(value).__name__]
+
+    return walk(value), leaves
+
+
+def unflatten(template: Template, tensors: Sequence[torch.Tensor]) -> Any:
+    """The inverse of `flatten_arguments`."""
+    kind, *rest = template
+    match kind:
+        case "T":
+            return tensors[rest[0]]
+        case "=":
+            return rest[0]
+        case "complex":
+            return complex(*rest)
+        case "dtype":
+            return dtype_named(rest[0])
+        case "device":
+            return torch.device(rest[0])
+        case "(":
+            return tuple(unflatten(item, tensors) for item in rest)
+        case "[":
+            return [unflatten(item, tensors) for item in rest]
+        case "{":
+            return {unflatten(key, tensors): unflatten(item, tensors) for key, item in rest}
+    raise ValueError(f"unknown kind {kind!r} in a template")
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """`float32` -> torch.float32"""
+    dtype = getattr(torch, name)
+    if not isinstance(dtype, torch.dtype):
+        raise ValueError(f"torch.{name} is no dtype")
+    return dtype

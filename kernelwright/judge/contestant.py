@@ -1,0 +1,300 @@
+"""A model to be run comes in, the candidate's or a baseline's; its outputs and its times, seen from outside, go out.
+
+A contestant runs only while it is its turn: its processes are stopped before the inputs are written, and again the
+moment it says that it is done, while the judge reads the outputs from its memory.
+"""
+
+import ctypes
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.judge import wire
+from kernelwright.judge.codec import Template, flatten_arguments, flatten_output
+from kernelwright.judge.pool import Placement, Planner, Pool
+from kernelwright.judge.process import Ended, Reply, Worker
+from kernelwright.judge.verdict import Failed, Verdict
+from kernelwright.judge.wire import Fact, Op, Status
+
+__all__ = ["Contestant", "Entry", "Layout", "Shape", "plan_layout"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a worker loads.
+
+    file     in the worker's folder
+    entry    the class to construct
+    variant  plain, compile or graph
+    """
+
+    file: Path
+    entry: str
+    variant: str
+    arguments: tuple[tuple[Any, ...], dict[str, Any]]
+    state: tuple[tuple[str, torch.Tensor], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The structure of a call: arguments and the output they should give."""
+
+    arguments: Template
+    output: Template
+    leaves: tuple[tuple[str, tuple[int, ...]] | None, ...]
+    device: torch.device
+
+    @classmethod
+    def of(cls, args: tuple[Any, ...], output: Any, device: torch.device) -> "Shape":
+        template, _ = flatten_arguments(args)
+        wanted, leaves = flatten_output(output)
+        specs = tuple((_name(t.dtype), tuple(t.shape)) if isinstance(t, torch.Tensor) else None for t in leaves)
+        return cls(template, wanted, specs, device)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where arguments and state lie in a pool."""
+
+    slots: tuple[tuple[Placement, ...], ...]
+    state_in: tuple[Placement, ...]
+    state_out: tuple[Placement, ...]
+
+
+def plan_layout(
+    planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor]
+) -> Layout:
+    return Layout(
+        slots=tuple(tuple(planner.place(t) for t in tensors) for _ in range(slots)),
+        state_in=tuple(planner.place(t) for t in state),
+        state_out=tuple(planner.place(t) for t in state),
+    )
+
+
+class Contestant:
+    """A worker with a model in it."""
+
+    def __init__(self, name: str, worker: Worker, pool: Pool, layout: Layout, load_limit_s: float, call_limit_s: float):
+        self.name = name
+        self.worker = worker
+        self.pool = pool
+        self.layout = layout
+        self.load_limit_s = load_limit_s
+        self.call_limit_s = call_limit_s
+        self.shape: Shape | None = None
+        self.matched = Status.STATE_BY_SEED
+
+    def load(self, entry: Entry, seed: int, device: torch.device) -> None:
+        """Import and construct; the seed is the judge's, drawn when the text could no longer change."""
+        template, tensors = flatten_arguments((entry.arguments[0], entry.arguments[1]))
+        brief = {
+            "file": str(entry.file),
+            "name": entry.file.stem,
+            "entry": entry.entry,
+            "variant": entry.variant,
+            "device": str(device),
+            "arguments": template,
+            "tensors": [_inline(t) for t in tensors],
+            "state": [[name, list(t.shape), _name(t.dtype)] for name, t in entry.state],
+        }
+        self.matched = self._ask(Op.LOAD, self.load_limit_s, brief=brief, seed=seed).status
+
+    @property
+    def takes_state(self) -> bool:
+        return self.matched in (Status.STATE_BY_NAME, Status.STATE_BY_ORDER)
+
+    def take_state(self, values: Sequence[torch.Tensor]) -> None:
+        if not self.takes_state:
+            return
+        for place, value in zip(self.layout.state_in, values, strict=True):
+            self.pool.view(place).copy_(value)
+        brief = {"state": [place.as_json() for place in self.layout.state_in], **self.pool.address}
+        self._ask(Op.TAKE_STATE, self.load_limit_s, brief=brief)
+
+    def give_state(self) -> list[torch.Tensor]:
+        """The model's state as it is now; empty if it could not be matched with the reference's."""
+        if not self.takes_state:
+            return []
+        brief = {"state": [place.as_json() for place in self.layout.state_out], **self.pool.address}
+        self._ask(Op.GIVE_STATE, self.load_limit_s, brief=brief)
+        return [self.pool.view(place).clone() for place in self.layout.state_out]
+
+    def map(self, shape: Shape, slots: Sequence[int]) -> None:
+        """Lay the arguments out for the next calls, in this order of slots. The inputs are not there yet."""
+        self.map_places(shape, [self.layout.slots[slot] for slot in slots])
+
+    def map_places(self, shape: Shape, slots: Sequence[Sequence[Placement]]) -> None:
+        self.shape = shape
+        brief = {
+            "arguments": shape.arguments,
+            "slots": [[place.as_json() for place in slot] for slot in slots],
+            "output": shape.output,
+            "leaves": [spec and [spec[0], list(spec[1])] for spec in shape.leaves],
+            "device": str(shape.device),
+            **self.pool.address,
+        }
+        self._ask(Op.MAP, self.load_limit_s, brief=brief)
+        self.worker.stop()
+
+    def call(self, slots: range, seed: int) -> float:
+        """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
+        start = time.perf_counter()
+        self.worker.send(Op.CALL, slots=slots, seed=seed)
+        self.worker.resume()
+        reply = self._wait(self.call_limit_s, Op.CALL)
+        elapsed = reply.at_s - start
+        self.worker.stop()
+        self._require_done(reply)
+        return elapsed
+
+    def outputs(self, call: int) -> list[torch.Tensor]:
+        """The tensors of one call's output, copied out of the worker's memory."""
+        assert self.shape is not None
+        leaves = self.shape.leaves
+        return [self._read(call * len(leaves) + i, spec) for i, spec in enumerate(leaves)]
+
+    def claims(self, calls: int) -> list[tuple[int, int]]:
+        """Address and length of each output tensor, as the worker says."""
+        assert self.shape is not None
+        found = []
+        for number in range(calls * len(self.shape.leaves)):
+            spec = self.shape.leaves[number % len(self.shape.leaves)]
+            if spec is not None:
+                address, span, *_ = self._claim(number)
+                found.append((address, span or _dense_bytes(spec)))
+        return found
+
+    def facts(self) -> Fact:
+        raw = self.worker.board[wire.FACTS_AT : wire.FACTS_AT + 8]
+        return Fact(int.from_bytes(raw, "little") & ((1 << 16) - 1))
+
+    def pool_base(self) -> int:
+        """Where the worker says that it sees the pool."""
+        return int.from_bytes(self.worker.board[wire.FACTS_AT + 8 : wire.FACTS_AT + 16], "little")
+
+    def close(self) -> None:
+        self.worker.kill()
+
+    def _claim(self, number: int) -> tuple[Any, ...]:
+        return wire.CLAIM.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)
+
+    def _read(self, number: int, spec: tuple[str, tuple[int, ...]] | None) -> torch.Tensor:
+        if spec is None:
+            value = wire.NUMBER.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)[0]
+            return torch.tensor(value, dtype=torch.float32, device=self.pool.memory.bytes.device)
+        dtype: torch.dtype = getattr(torch, spec[0])
+        shape = spec[1]
+        address, span, *rest = self._claim(number)
+        dense = span == 0
+        strides = tuple(torch.empty(shape, device="meta").stride()) if dense else tuple(rest[: len(shape)])
+        size = _reach_bytes(shape, strides, dtype)
+        if size is None or size > 4 * _dense_bytes(spec) + (64 << 20):
+            raise Failed(Verdict.WRONG_OUTPUT_TYPE, f"the output claims strides {strides} for shape {shape}")
+        if self.pool.memory.bytes.is_cuda:
+            from kernelwright.judge import channel_cuda
+
+            flat = channel_cuda.borrowed(self.worker.keeper_pid, rest[-1], address, size, dtype)
+        else:
+            flat = torch.empty(size // dtype.itemsize, dtype=dtype)
+            if size and not self._copy(address, size, flat):
+                raise Failed(Verdict.INCORRECT, "the output lies in memory that cannot be read")
+        return flat.as_strided(shape, strides)
+
+    def _copy(self, address: int, size: int, into: torch.Tensor) -> bool:
+        return self.worker.read(address, size, ctypes.c_void_p(into.data_ptr()).value or 0)
+
+    def _ask(self, op: Op, limit_s: float, *, brief: Any = None, seed: int = 0) -> Reply:
+        self.worker.resume()
+        self.worker.send(op, brief=brief, seed=seed)
+        reply = self._wait(limit_s, op)
+        self._require_done(reply)
+        return reply
+
+    def _wait(self, limit_s: float, op: Op) -> Reply:
+        try:
+            return self.worker.wait(limit_s)
+        except Ended as ended:
+            raise self._explained(ended, op, limit_s) from None
+
+    def _require_done(self, reply: Reply) -> None:
+        if reply.status not in PASSING:
+            verdict = FAILURES.get(reply.status, Verdict.RUNTIME_ERROR)
+            raise Failed(verdict, _sentence(verdict, reply.message) or f"the worker answered {reply.status.name}")
+
+    def _explained(self, ended: Ended, op: Op, limit_s: float) -> Failed:
+        doing = DOING[op]
+        log = self.worker.log().strip().splitlines()
+        last_words = f": {log[-1][:200]}" if log else ""
+        self.worker.kill()
+        match ended.how:
+            case "timeout" if ended.building:
+                return Failed(Verdict.COMPILE_TIMEOUT, f"the compiler was still running after {limit_s:.0f} s")
+            case "timeout":
+                return Failed(Verdict.TIMEOUT, f"no answer after {limit_s:.0f} s while {doing}")
+            case "memory":
+                return Failed(Verdict.OOM, f"more host memory than allowed while {doing}")
+            case "disk":
+                return Failed(Verdict.OOM, f"more disk space than allowed while {doing}")
+            case "signal":
+                return Failed(Verdict.CRASH, f"killed by signal {ended.code} while {doing}{last_words}")
+        return Failed(Verdict.CRASH, f"the process left with exit code {ended.code} while {doing}{last_words}")
+
+
+PASSING = (Status.DONE, Status.STATE_BY_NAME, Status.STATE_BY_ORDER, Status.STATE_BY_SEED)
+FAILURES = {
+    Status.NO_CLASS: Verdict.BAD_CANDIDATE,
+    Status.LOAD_ERROR: Verdict.LOAD_ERROR,
+    Status.COMPILE_ERROR: Verdict.COMPILE_ERROR,
+    Status.RUNTIME_ERROR: Verdict.RUNTIME_ERROR,
+    Status.OUT_OF_MEMORY: Verdict.OOM,
+    Status.OUT_OF_GPU_MEMORY: Verdict.OOM,
+    Status.GPU_FAULT: Verdict.GPU_FAULT,
+    Status.WRONG_TYPE: Verdict.WRONG_OUTPUT_TYPE,
+}
+DOING = {
+    Op.LOAD: "loading",
+    Op.TAKE_STATE: "taking weights",
+    Op.GIVE_STATE: "giving its state",
+    Op.MAP: "taking arguments",
+    Op.CALL: "calling forward",
+}
+COMPILER_ERROR_SIGNS = ("error:", "error :", "undefined reference", "undefined symbol", "ptxas fatal")
+
+
+def _sentence(verdict: Verdict, message: str) -> str:
+    """The exception, or of a failed build the compiler's first error."""
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    if verdict is Verdict.COMPILE_ERROR:
+        errors = [line for line in lines if any(sign in line for sign in COMPILER_ERROR_SIGNS)]
+        lines = errors or lines
+        return lines[0][:500] if lines else ""
+    if len(lines) > 1 and lines[-1].startswith("(line "):
+        return f"{lines[0][:400]} {lines[-1][:200]}"
+    return lines[0][:600] if lines else ""
+
+
+def _reach_bytes(shape: tuple[int, ...], strides: tuple[int, ...], dtype: torch.dtype) -> int | None:
+    if any(stride < 0 for stride in strides):
+        return None
+    if 0 in shape:
+        return 0
+    return (sum((n - 1) * stride for n, stride in zip(shape, strides, strict=True)) + 1) * dtype.itemsize
+
+
+def _dense_bytes(spec: tuple[str, tuple[int, ...]]) -> int:
+    dtype: torch.dtype = getattr(torch, spec[0])
+    return torch.Size(spec[1]).numel() * dtype.itemsize
+
+
+def _inline(tensor: torch.Tensor) -> list[Any]:
+    raw = tensor.detach().cpu().contiguous()
+    data = bytes(raw.reshape(-1).view(torch.uint8).tolist()) if raw.numel() else b""
+    return [_name(raw.dtype), list(raw.shape), data.hex()]
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -1,0 +1,277 @@
+"""A loaded candidate and the oracle come in; scores of every trial, and what else was seen, go out.
+
+A trial is one call on inputs of one family. Trials are called in groups, all outputs held until the last call is done:
+a candidate that hands out one buffer again and again shows. Each group is called twice, with different bytes around the
+inputs: a candidate that reads outside its tensors, or is not repeatable, shows.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from kernelwright.judge.codec import flatten_arguments
+from kernelwright.judge.contestant import Contestant, Shape
+from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
+from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
+from kernelwright.judge.oracle import Oracle, Truth, same_bits
+from kernelwright.judge.pool import FILLS
+from kernelwright.judge.reference import Reference, State, seeded
+from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
+
+__all__ = ["Findings", "Trial", "Tried", "examine", "plan_trials"]
+
+ILL_CONDITIONED = 1e-2  # Y beyond this share of the output: the reference's own answer is mostly rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One call to be made: inputs of a family, and whether weights are the problem's own or random ones."""
+
+    family: Family
+    seed: int
+    own_weights: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """A trial that was made: the yardsticks, the scores of each output tensor, and its arguments."""
+
+    trial: Trial
+    arguments: tuple[Any, ...]
+    yards: list[Yardstick]
+    scores: list[Score]
+
+
+@dataclass(slots=True)
+class Findings:
+    """What correctness found."""
+
+    tried: list[Tried] = field(default_factory=list)
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+    labels: set[Label] = field(default_factory=set)
+    state_scores: list[tuple[str, Yardstick, Score]] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    damaged_bands: int = 0
+
+
+def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int) -> list[Trial]:
+    """The problem's own inputs several times, each other family once, and two of them with random weights."""
+    table = {family.name: family for family in FAMILIES}
+    names = ["own"] * own_repeats + [name for name in families if name != "own"]
+    trials = [Trial(table[name], seeds.draw(), own_weights=True) for name in names]
+    return trials + [Trial(table[name], seeds.draw(), own_weights=False) for name in ("own", "zero_mean")]
+
+
+def examine(
+    contestant: Contestant,
+    reference: Reference,
+    oracle: Oracle,
+    shape: Shape,
+    state: State,
+    trials: Sequence[Trial],
+    seeds: Seeds,
+    group_size: int,
+    out_of_time: Callable[[], bool],
+    progress: Callable[[float], None],
+) -> Findings:
+    """Run the trials in groups; raises `Failed` where the candidate breaks off."""
+    findings = Findings()
+    other = randomised(state, seeds.draw())
+    queues = {True: [t for t in trials if t.own_weights], False: [t for t in trials if not t.own_weights]}
+    if not contestant.takes_state:
+        findings.labels.add(Label.WEIGHTS_BY_SEED)
+        queues[False] = []
+    done = 0
+    for own_weights in (True, False):
+        queue = queues[own_weights]
+        for start in range(0, len(queue), group_size):
+            if done and out_of_time():
+                findings.dropped += [(trial.family.name, "no time left") for trial in queue[start:]]
+                break
+            group = queue[start : start + group_size]
+            _examine_group(
+                contestant, reference, oracle, shape, state if own_weights else other, group, seeds, findings
+            )
+            done += len(group)
+            progress(done / len(trials))
+    return findings
+
+
+def randomised(state: State, seed: int) -> State:
+    with seeded(seed):
+        return randomised_state(state)
+
+
+def _examine_group(
+    contestant: Contestant,
+    reference: Reference,
+    oracle: Oracle,
+    shape: Shape,
+    state: State,
+    group: Sequence[Trial],
+    seeds: Seeds,
+    findings: Findings,
+) -> None:
+    calls = [arguments_of(trial, reference) for trial in group]
+    seed = seeds.draw()
+    first = _call_all(contestant, shape, state, calls, seed, FILLS[0], findings)
+    after = contestant.give_state()
+    again = _call_all(contestant, shape, state, calls, seed, FILLS[1], findings)
+    truth = oracle.truth(state, calls, seed)
+    for number, trial in enumerate(group):
+        yards = truth.calls[number]
+        if reason := uninformative(yards, trial.family):
+            findings.dropped.append((trial.family.name, reason))
+            continue
+        scores = [score(c, yard) for c, yard in zip(first[number], yards, strict=True)]
+        findings.tried.append(Tried(trial, calls[number], yards, scores))
+        if not all(same_bits(a, b) for a, b in zip(first[number], again[number], strict=True)):
+            findings.differing.append(trial.family.name)
+            repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
+            findings.tried.append(Tried(trial, calls[number], yards, repeat))
+    if after:
+        _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
+
+
+def _call_all(
+    contestant: Contestant,
+    shape: Shape,
+    state: State,
+    calls: Sequence[tuple[Any, ...]],
+    seed: int,
+    fill: int,
+    findings: Findings,
+) -> list[list[torch.Tensor]]:
+    """One batch: weights, fresh argument tensors, inputs, calls; then what came out and what was touched."""
+    pool, slots = contestant.pool, contestant.layout.slots[: len(calls)]
+    contestant.take_state(list(state.values()))
+    contestant.map(shape, range(len(calls)))
+    pool.fill_bands(fill)
+    write_inputs(contestant, calls)
+    contestant.call(range(len(calls)), seed)
+    outputs = [contestant.outputs(number) for number in range(len(calls))]
+    note_memory_use(contestant, len(calls), findings.labels)
+    findings.damaged_bands += pool.damaged_bands()
+    for args, places in zip(calls, slots, strict=True):
+        _, tensors = flatten_arguments(args)
+        if not all(same_bits(pool.view(place), t) for place, t in zip(places, tensors, strict=True)):
+            findings.labels.add(Label.MUTATES_INPUTS)
+    return outputs
+
+
+def write_inputs(contestant: Contestant, calls: Sequence[tuple[Any, ...]]) -> None:
+    for args, places in zip(calls, contestant.layout.slots, strict=False):
+        _, tensors = flatten_arguments(args)
+        for place, tensor in zip(places, tensors, strict=True):
+            contestant.pool.view(place).copy_(tensor)
+
+
+def note_memory_use(contestant: Contestant, calls: int, labels: set[Label]) -> None:
+    """Two outputs in one place, or an output in an argument's place."""
+    claims = sorted(claim for claim in contestant.claims(calls) if claim[1])
+    if any(a[0] + a[1] > b[0] for a, b in zip(claims, claims[1:], strict=False)):
+        labels.add(Label.REUSES_OUTPUT_BUFFER)
+    base = contestant.pool_base()
+    if base and any(base <= address < base + contestant.pool.size for address, _ in claims):
+        labels.add(Label.ALIASES_INPUT)
+
+
+def arguments_of(trial: Trial, reference: Reference) -> tuple[Any, ...]:
+    """The same arguments from the same seed, each time it is asked."""
+    args = reference.draw(trial.seed)
+    with seeded(trial.seed ^ 0x5EED):
+        return transformed(args, trial.family)
+
+
+def uninformative(yards: Sequence[Yardstick], family: Family) -> str:
+    """Why these inputs say nothing of a candidate; the problem's own inputs always do."""
+    if family.name == "own":
+        return ""
+    for yard in yards:
+        if yard.dtype.is_floating_point:
+            if not bool(torch.isfinite(yard.eager).all()):
+                return "the reference is not finite there"
+            if yard.conditioning > max(ILL_CONDITIONED, 64 * float(torch.finfo(yard.dtype).eps)):
+                return "the reference is ill-conditioned there"
+    return ""
+
+
+def _score_state(after: State, before: State, truth: Truth, findings: Findings) -> None:
+    """What forward should leave alone it must leave alone; what it updates it must update."""
+    for name, value in after.items():
+        if name in truth.changed:
+            yard = truth.state[name]
+            findings.state_scores.append((name, yard, score(value, yard)))
+        elif not same_bits(value, before[name]):
+            raise Failed(Verdict.INCORRECT, f"forward changed {name}, which the reference leaves alone")
+
+
+def errors_of(findings: Findings) -> Errors | None:
+    """Errors on the problem's own inputs relative to the output's size, and the worst scores anywhere."""
+    own = [
+        (yard, s)
+        for tried in findings.tried
+        if tried.trial.family.name == "own"
+        for yard, s in zip(tried.yards, tried.scores, strict=True)
+        if yard.dtype.is_floating_point
+    ]
+    if not own:
+        return None
+
+    def worst(ratio: Callable[[Yardstick, Score], float]) -> float:
+        return max(ratio(yard, s) / yard.scale_rms if yard.scale_rms else 0.0 for yard, s in own)
+
+    scores = [s for tried in findings.tried for s in tried.scores]
+    return Errors(
+        candidate_rms=worst(lambda yard, s: s.error_rms),
+        candidate_max=worst(lambda yard, s: s.error_worst),
+        eager_rms=worst(lambda yard, s: yard.eager_rms),
+        eager_max=worst(lambda yard, s: yard.eager_worst),
+        yardstick_rms=max(s.rms for s in scores),
+        yardstick_max=max(s.worst for s in scores),
+    )
+
+
+def decide(findings: Findings, allowed_precisions: Callable[[Sequence[Tried]], str]) -> tuple[Verdict, str]:
+    """The verdict on the outputs. `allowed_precisions` names the precision whose error explains all failures, or ""."""
+    if findings.damaged_bands:
+        return Verdict.MEMORY_VIOLATION, "it wrote outside the tensors it was given"
+    failed = [tried for tried in findings.tried if not _passes(tried)]
+    if failed:
+        kinds = {tried.trial.seed for tried in failed}
+        right = {tried.trial.seed for tried in findings.tried if _passes(tried)}
+        if findings.differing and kinds & right:
+            return Verdict.NONDETERMINISTIC, f"the same inputs gave right and wrong answers; {describe(failed[0])}"
+        if precision := allowed_precisions(failed):
+            return Verdict.REDUCED_PRECISION, f"the error is that of {precision} arithmetic; {describe(failed[0])}"
+        return Verdict.INCORRECT, describe(failed[0])
+    for name, yard, s in findings.state_scores:
+        if not s.within_loose(limits_for(yard.dtype)):
+            return Verdict.INCORRECT, f"the buffer {name} afterwards: {describe_score(s)}"
+    if any(not s.within(limits_for(y.dtype)) for t in findings.tried for y, s in zip(t.yards, t.scores, strict=True)):
+        findings.labels.add(Label.LOOSE_ACCURACY)
+    return Verdict.CORRECT, ""
+
+
+def _passes(tried: Tried) -> bool:
+    return all(s.within_loose(limits_for(y.dtype)) for y, s in zip(tried.yards, tried.scores, strict=True))
+
+
+def describe(tried: Tried) -> str:
+    worst = max(range(len(tried.scores)), key=lambda i: tried.scores[i].worst)
+    s = tried.scores[worst]
+    which = f"output {worst} " if len(tried.scores) > 1 else ""
+    weights = "" if tried.trial.own_weights else ", random weights"
+    return f"{which}on {tried.trial.family.name} inputs{weights}: {describe_score(s)}"
+
+
+def describe_score(s: Score) -> str:
+    """Where it is worst, what stands there and what should."""
+    place = f"[{', '.join(map(str, s.where))}]" if s.where else "the value"
+    size = "" if s.special or not math.isfinite(s.worst) else f", {s.worst:.3g} times the yardstick (64 passes)"
+    rms = "" if s.special else f", rms {s.rms:.3g} (16 passes)"
+    return f"{place} is {s.got:.9g}, should be {s.want:.9g}{size}{rms}"

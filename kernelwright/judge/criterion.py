@@ -1,0 +1,195 @@
+"""A candidate's output, eager's and the float64 oracle's come in; how many times too far off it is goes out.
+
+With g the oracle, e eager's output, u the unit roundoff of the output's dtype and s[i] how much g[i] moves when all
+inputs and weights move by u (a Monte-Carlo condition estimate, which knows of cancellation and of outputs near zero):
+
+    Y    = sqrt(rms(e - g)^2 + rms(s)^2 + (u * rms(g))^2)
+    y[i] = rms(e - g) + s[i] + u * |g[i]|
+
+A candidate passes if rms(c - g) <= 16 Y and max |c - g|[i] / y[i] <= 64. There is no absolute tolerance and no share of
+elements that may be wrong. NaN and infinities must stand where eager has them; integers must be equal.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+__all__ = ["LIMITS", "Limit", "Score", "Yardstick", "limits_for", "score", "unit_roundoff", "yardstick"]
+
+CHUNK = 1 << 24  # elements; bounds the float64 temporaries to some hundreds of megabytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """Largest ratios that pass; up to the loose ones the verdict carries a label."""
+
+    rms: float
+    worst: float
+    loose_rms: float
+    loose_worst: float
+
+
+# 16-bit outputs: eager's own rounding fills Y, so that a right kernel scores about 1 and bfloat16 sums score 8.
+LIMITS = {"wide": Limit(16, 64, 64, 256), "narrow": Limit(4, 16, 16, 64)}
+
+
+def limits_for(dtype: torch.dtype) -> Limit:
+    return LIMITS["narrow" if dtype.itemsize < 4 else "wide"]
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    return float(torch.finfo(dtype).eps) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """What one output tensor is measured with; flat tensors.
+
+    exact     the oracle: float64, or the integers themselves
+    eager     eager's output in its own dtype
+    spread    s above; zeros where it was not estimated
+    settled   for integers: where the reference's answer does not hang on rounding
+    """
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    exact: torch.Tensor
+    eager: torch.Tensor
+    spread: torch.Tensor | None
+    settled: torch.Tensor | None
+    eager_rms: float
+    eager_worst: float
+    scale_rms: float
+    rms: float
+    allowance_rms: float
+
+    @property
+    def conditioning(self) -> float:
+        """Y as a fraction of the output's size: at 1 nothing can be said of any candidate."""
+        return self.rms / self.scale_rms if self.scale_rms > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """How far off an output is, in units of the yardstick, and where it is worst."""
+
+    rms: float
+    worst: float
+    error_rms: float
+    error_worst: float
+    where: tuple[int, ...]
+    got: float
+    want: float
+    special: bool
+    """The worst mismatch is one of class: NaN, infinity or an integer."""
+
+    def within(self, limit: Limit) -> bool:
+        return self.rms <= limit.rms and self.worst <= limit.worst
+
+    def within_loose(self, limit: Limit) -> bool:
+        return self.rms <= limit.loose_rms and self.worst <= limit.loose_worst
+
+
+def yardstick(
+    eager: torch.Tensor,
+    exact: torch.Tensor,
+    spread: torch.Tensor | None,
+    settled: torch.Tensor | None,
+    *,
+    pooled_rms: float,
+    allowance_rms: float,
+) -> Yardstick:
+    """`pooled_rms` is eager's error over more draws, for outputs too small to show it; `allowance_rms` that of a
+    precision which the user allows."""
+    shape, dtype = tuple(eager.shape), eager.dtype
+    if not dtype.is_floating_point:
+        flat = eager.reshape(-1)
+        return Yardstick(shape, dtype, exact.reshape(-1), flat, None, settled, 0.0, 0.0, 0.0, 0.0, 0.0)
+    e, g = eager.reshape(-1), exact.reshape(-1)
+    s = spread.reshape(-1) if spread is not None else None
+    error, worst, size, moved, count = 0.0, 0.0, 0.0, 0.0, 0
+    for part in _chunks(g.numel()):
+        finite = torch.isfinite(g[part]) & torch.isfinite(e[part])
+        gap = torch.where(finite, e[part].double() - g[part], 0.0)
+        error += float(gap.square().sum())
+        worst = max(worst, float(gap.abs().max()))
+        size += float(torch.where(finite, g[part], 0.0).square().sum())
+        if s is not None:
+            moved += float(torch.where(finite, s[part], 0.0).square().sum())
+        count += int(finite.sum())
+    n = max(count, 1)
+    eager_rms = max(math.sqrt(error / n), pooled_rms, allowance_rms)
+    u = unit_roundoff(dtype)
+    total = math.sqrt(eager_rms**2 + moved / n + u**2 * size / n)
+    return Yardstick(
+        shape, dtype, g, e, s, None, eager_rms, worst, math.sqrt(size / n), total, allowance_rms
+    )
+
+
+def score(candidate: torch.Tensor, yard: Yardstick) -> Score:
+    """The candidate's error in units of the yardstick."""
+    if not yard.dtype.is_floating_point:
+        return _score_integers(candidate.reshape(-1), yard)
+    u = unit_roundoff(yard.dtype)
+    tiny = float(torch.finfo(yard.dtype).tiny)
+    c, total, count, largest = candidate.reshape(-1), 0.0, 0, 0.0
+    worst, where, special = -1.0, 0, False
+    for part in _chunks(c.numel()):
+        g, e = yard.exact[part], yard.eager[part]
+        gap = c[part].double() - g
+        # Eager overflowed and the oracle did not: both the true value and the infinity are right.
+        overflowed = torch.isinf(e) & torch.isfinite(g)
+        wrong_class = (_classes(c[part]) != _classes(e)) & ~(overflowed & torch.isfinite(c[part]))
+        compared = torch.isfinite(g) & torch.isfinite(c[part])
+        size = torch.where(compared, gap.abs(), 0.0)
+        total += float(size.square().sum())
+        count += int(compared.sum())
+        largest = max(largest, float(size.max()))
+        unit = yard.eager_rms + u * g.abs() + tiny
+        if yard.spread is not None:
+            unit = unit + yard.spread[part]
+        ratio = torch.where(wrong_class, math.inf, torch.where(compared, size / unit, 0.0))
+        at = int(ratio.argmax())
+        if float(ratio[at]) > worst:
+            worst, where, special = float(ratio[at]), part.start + at, bool(wrong_class[at])
+    if worst < 0:  # no elements
+        return Score(0.0, 0.0, 0.0, 0.0, (), 0.0, 0.0, False)
+    error_rms = math.sqrt(total / max(count, 1))
+    rms = _ratio(error_rms, yard.rms + tiny)
+    got, want = float(c[where]), float(yard.eager[where] if special else yard.exact[where])
+    return Score(rms, worst, error_rms, largest, _coordinate(where, yard.shape), got, want, special)
+
+
+def _score_integers(c: torch.Tensor, yard: Yardstick) -> Score:
+    wrong = c != yard.eager
+    if yard.settled is not None:
+        wrong &= yard.settled
+    if not bool(wrong.any()):
+        return Score(0.0, 0.0, 0.0, 0.0, (), 0.0, 0.0, False)
+    at = int(wrong.to(torch.uint8).argmax())
+    got, want = float(c[at]), float(yard.eager[at])
+    return Score(math.inf, math.inf, 0.0, abs(got - want), _coordinate(at, yard.shape), got, want, True)
+
+
+def _classes(x: torch.Tensor) -> torch.Tensor:
+    """0 finite, 1 NaN, 2 +Inf, 3 -Inf"""
+    return torch.isnan(x).to(torch.int8) + 2 * torch.isposinf(x).to(torch.int8) + 3 * torch.isneginf(x).to(torch.int8)
+
+
+def _ratio(error: float, unit: float) -> float:
+    return error / unit if unit > 0 else (0.0 if error == 0 else math.inf)
+
+
+def _chunks(count: int) -> Iterator[slice]:
+    for start in range(0, count, CHUNK):
+        yield slice(start, min(start + CHUNK, count))
+
+
+def _coordinate(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    coordinate = []
+    for size in reversed(shape):
+        coordinate.append(flat % size)
+        flat //= size
+    return tuple(reversed(coordinate))

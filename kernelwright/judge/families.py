@@ -1,0 +1,163 @@
+"""The problem's own inputs come in; variants that expose what those hide go out: one family a row of a table.
+
+A transform changes floating-point tensors only, keeps exact zeros (a triangular matrix stays one) and keeps symmetric
+matrices symmetric: a candidate may rely on what the problem promises. A variant on which the reference itself is not
+finite or hopelessly ill-conditioned says nothing, and is dropped by the caller.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kernelwright.judge.codec import flatten_arguments, unflatten
+
+__all__ = ["FAMILIES", "Family", "randomised_state", "transformed"]
+
+Transform = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """A way to make inputs, and what it is there to expose."""
+
+    name: str
+    transform: Transform
+    exposes: str
+
+
+def own(x: torch.Tensor) -> torch.Tensor:
+    return x
+
+
+def zero_mean(x: torch.Tensor) -> torch.Tensor:
+    """x -> s * x with random signs s; with s[i] * s[j] where x is symmetric."""
+    if _is_symmetric(x):
+        signs = _signs(x[0])
+        return x * signs[:, None] * signs[None, :]
+    return x * _signs(x)
+
+
+def scaled(factor: float) -> Transform:
+    return lambda x: x * factor
+
+
+def offset(x: torch.Tensor) -> torch.Tensor:
+    """1 plus or minus about a thousandth: sums cancel, variances are small beside an epsilon."""
+    if x.numel() < 2:
+        return x
+    spread = x.double().std().clamp_min(1e-30)
+    shifted = (1 + 1e-3 * (x.double() - x.double().mean()) / spread).to(x.dtype)
+    return torch.where(x == 0, x, shifted)
+
+
+def spikes(x: torch.Tensor) -> torch.Tensor:
+    """Large values at the first, last and tile-edge indices of each dimension: whatever skips one of them shows."""
+    if not x.dim() or not x.numel() or _is_symmetric(x):
+        return x
+    y = zero_mean(x).clone()
+    count = max(1, min(x.numel() // 32, 1 << 18))
+    where = tuple(_edges(size, count, x.device) for size in x.shape)
+    height = 16 * max(1.0, float(x.double().square().mean().sqrt()))
+    values = torch.full((count,), height, dtype=x.dtype, device=x.device)
+    old = y[where]
+    y[where] = torch.where(old == 0, old, values)
+    return y
+
+
+def last_spike(x: torch.Tensor) -> torch.Tensor:
+    """The last element along the last dimension dominates: leaving out the tail of a reduction shows."""
+    if not x.dim() or not x.numel() or _is_symmetric(x):
+        return x
+    y = zero_mean(x).clone()
+    height = 16 * max(1.0, float(x.double().square().mean().sqrt()))
+    last = y[..., -1]
+    y[..., -1] = torch.where(last == 0, last, torch.full_like(last, height))
+    return y
+
+
+def integers(x: torch.Tensor) -> torch.Tensor:
+    """-1, 0 or 1: sums of products are exact in float32, whatever their order."""
+    if _is_symmetric(x):
+        return x.sign()
+    drawn = torch.randint(-1, 2, x.shape, device=x.device).to(x.dtype)
+    return torch.where(x == 0, x, drawn)
+
+
+def in_order(x: torch.Tensor) -> torch.Tensor:
+    """Sorted along the last dimension: neighbours are alike, maxima stand at the end."""
+    if not x.dim() or _is_symmetric(x) or bool((x == 0).any()):
+        return x
+    return x.sort(dim=-1).values
+
+
+def repeated(x: torch.Tensor) -> torch.Tensor:
+    """One row, again and again."""
+    if x.dim() < 2 or x.shape[0] < 2 or _is_symmetric(x):
+        return x
+    return x[:1].expand_as(x).clone()
+
+
+def zeros(x: torch.Tensor) -> torch.Tensor:
+    return torch.zeros_like(x)
+
+
+# In the order in which they are worth their time, should that run out.
+FAMILIES: tuple[Family, ...] = (
+    Family("own", own, "everything the problem's own data can show"),
+    Family("zero_mean", zero_mean, "low precision, which positive data averages away"),
+    Family("scaled_1e-2", scaled(1e-2), "a wrong epsilon, absolute tolerances"),
+    Family("last_spike", last_spike, "a reduction that stops early"),
+    Family("spikes", spikes, "tiles left out, edges read twice"),
+    Family("offset", offset, "cancellation, epsilon, half precision"),
+    Family("scaled_1e3", scaled(1e3), "overflow, saturation"),
+    Family("integers", integers, "accumulation in low precision"),
+    Family("scaled_1e-3", scaled(1e-3), "a wrong epsilon again, flushing to zero"),
+    Family("in_order", in_order, "data-dependent shortcuts"),
+    Family("repeated", repeated, "rows that are mixed up where it happens to matter"),
+    Family("zeros", zeros, "division by zero, missing constants"),
+)
+
+
+def transformed(args: tuple[Any, ...], family: Family) -> tuple[Any, ...]:
+    """The same arguments with the family's transform on each floating-point tensor."""
+    template, tensors = flatten_arguments(args)
+    changed = [family.transform(t) if t.is_floating_point() else t for t in tensors]
+    result: tuple[Any, ...] = unflatten(template, changed)
+    return result
+
+
+def randomised_state(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Other weights, biases, scales and running statistics of the same size; counters stay."""
+    return {name: _randomised(name, tensor) for name, tensor in state.items()}
+
+
+def _randomised(name: str, x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point() or not x.numel():
+        return x.clone()
+    noise = torch.rand_like(x, dtype=torch.float32)
+    if "var" in name.rpartition(".")[2]:  # a variance stays positive
+        return (0.5 + noise).to(x.dtype)
+    centre, spread = float(x.double().mean()), float(x.double().std()) if x.numel() > 1 else 0.0
+    if spread > 1e-12:
+        return (centre + spread * torch.randn_like(x, dtype=torch.float32)).to(x.dtype)
+    # A constant: ones and zeros are what a lazy kernel leaves out.
+    return (centre * (0.5 + noise) if centre else noise - 0.5).to(x.dtype)
+
+
+def _signs(x: torch.Tensor) -> torch.Tensor:
+    return (torch.randint(0, 2, x.shape, device=x.device, dtype=torch.int8) * 2 - 1).to(x.dtype)
+
+
+def _is_symmetric(x: torch.Tensor) -> bool:
+    return x.dim() == 2 and x.shape[0] == x.shape[1] > 1 and bool((x == x.T).all())
+
+
+def _edges(size: int, count: int, device: torch.device) -> torch.Tensor:
+    """Random indices below `size`, half of them beside a boundary of tiles."""
+    edges = {0, size - 1} | {k * tile + d for tile in (16, 32, 128) for k in (1, size // tile) for d in (-1, 0, 1)}
+    kept = torch.tensor(sorted(e for e in edges if 0 <= e < size), device=device)
+    anywhere = torch.randint(0, size, (count,), device=device)
+    at_edge = kept[torch.randint(0, len(kept), (count,), device=device)]
+    return torch.where(torch.rand(count, device=device) < 0.5, at_edge, anywhere)

@@ -1,0 +1,132 @@
+"""A model that runs comes in; the same run with another arithmetic, or with its random numbers replayed, goes out.
+
+Each class is a `TorchDispatchMode`: it sees every ATen operator of a forward call. The judge alone uses them.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+__all__ = ["Recording", "Replaying", "Rounded", "Widened", "rounded"]
+
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
+
+# Operators whose operands a tensor core rounds; everything else stays float32 under TF32.
+CONTRACTIONS = (
+    "mm",
+    "addmm",
+    "bmm",
+    "baddbmm",
+    "addbmm",
+    "addmv",
+    "mv",
+    "dot",
+    "convolution",
+    "_convolution",
+    "mkldnn_convolution",
+    "cudnn_convolution",
+    "mkldnn_rnn_layer",
+    "_cudnn_rnn",
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention",
+    "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention",
+    "_scaled_dot_product_attention_math",
+)
+
+
+def rounded(x: torch.Tensor, precision: str) -> torch.Tensor:
+    """x to the nearest number of that format, in x's own dtype."""
+    if precision == "bf16":
+        return x.to(torch.bfloat16).to(x.dtype)
+    if precision == "fp16":
+        return x.to(torch.float16).to(x.dtype)
+    bits = x.float().view(torch.int32)
+    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32).to(x.dtype)  # 10 bits of mantissa
+
+
+class Rounded(TorchDispatchMode):
+    """Contractions see their operands rounded to `precision`; sums stay as they are."""
+
+    def __init__(self, precision: str) -> None:
+        super().__init__()
+        self.precision = precision
+        self.used = False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.overloadpacket.__name__ in CONTRACTIONS:
+            self.used = True
+            args, kwargs = tree_map(self._round, (args, kwargs))
+        return func(*args, **kwargs)
+
+    def _round(self, value: Any) -> Any:
+        if isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64):
+            return rounded(value, self.precision)
+        return value
+
+
+class Widened(TorchDispatchMode):
+    """Casts and constants that a forward makes in float32 or narrower are made in float64."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = dict(kwargs or {})
+        if kwargs.get("dtype") in NARROW:
+            kwargs["dtype"] = torch.float64
+        args = tuple(torch.float64 if isinstance(arg, torch.dtype) and arg in NARROW else arg for arg in args)
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if any(t.dtype is torch.float64 for t in tensors) and any(t.dtype in NARROW for t in tensors):
+            args = tree_map(_wide, args)
+        return func(*args, **kwargs)
+
+
+class Recording(TorchDispatchMode):
+    """Keeps what every random operator gave."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tape: list[Any] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            self.tape.append(tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, result))
+        return result
+
+
+class Replaying(TorchDispatchMode):
+    """Random operators give what the tape has instead of drawing: the same mask in another precision."""
+
+    def __init__(self, tape: Sequence[Any]) -> None:
+        super().__init__()
+        self.tape = list(tape)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if torch.Tag.nondeterministic_seeded not in func.tags:
+            return func(*args, **kwargs)
+        recorded = self.tape.pop(0)
+        if func.overloadpacket.__name__ == "native_dropout":
+            x, p = args[0], args[1]
+            mask = recorded[1]
+            return x * mask.to(x.dtype) / (1 - p), mask
+        if func._schema.is_mutable and isinstance(args[0], torch.Tensor):
+            return args[0].copy_(recorded)
+        return tree_map(_wide, recorded)
+
+
+def _wide(value: Any) -> Any:
+    return value.double() if isinstance(value, torch.Tensor) and value.dtype in NARROW else value
+
+

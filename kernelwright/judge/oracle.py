@@ -1,0 +1,259 @@
+"""Weights and a row of inputs come in; for each call a yardstick goes out: float64, eager, and how well conditioned.
+
+Calls are evaluated in order from one state, as the worker makes them: running statistics are part of the answer.
+"""
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
+from kernelwright.judge.criterion import Yardstick, unit_roundoff, yardstick
+from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened
+from kernelwright.judge.reference import Reference, State, copied_state, load_state, seeded
+
+__all__ = ["Answers", "Oracle", "Truth"]
+
+Leaves = list[torch.Tensor]
+PERTURBATION = 2.0**-24  # small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards
+SMALL = 256  # outputs with fewer elements show too little of eager's error: it is pooled over more draws
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What a row of calls gave: the tensors of each call's output, and the state afterwards."""
+
+    calls: list[Leaves]
+    state: State
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What a row of calls should give.
+
+    calls     a yardstick for each output tensor of each call
+    state     a yardstick for each entry of the state afterwards
+    changed   the entries that the calls changed
+    """
+
+    calls: list[list[Yardstick]]
+    state: dict[str, Yardstick]
+    changed: frozenset[str]
+    eager: Answers
+
+
+class Oracle:
+    """The reference in its own precision and in float64."""
+
+    def __init__(self, reference: Reference, model: nn.Module, precision: str, draws: int) -> None:
+        self.reference = reference
+        self.model = model
+        self.wide = reference.double(model)
+        self.precision = precision
+        self.draws = draws
+        self.random = False
+        self.widen = False
+
+    def eager(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers:
+        """The reference as it is."""
+        with self._flags():
+            return self._run(self.model, state, calls, seed)
+
+    def rounded(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers | None:
+        """The reference with contractions in a lower precision; None if it has none."""
+        mode = Rounded(precision)
+        with mode:
+            answers = self._run(self.model, state, calls, seed)
+        return answers if mode.used else None
+
+    def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Truth:
+        """The yardsticks of a row of calls."""
+        tape: list[Any] = []
+        with self._flags(), self._taped(tape):
+            eager = self._run(self.model, state, calls, seed)
+        exact = self._exact(state, calls, seed, tape)
+        moved = [self._exact(_nudged_state(state), _nudged(calls), seed, tape) for _ in range(self.draws)]
+        pooled = self._pooled_errors(state, calls, seed, tape, eager)
+        allowed = self._allowed_errors(state, calls, seed, exact)
+        rows = [
+            [
+                _yardstick(e, g, [m.calls[i][j] for m in moved], pooled[i][j], allowed[i][j])
+                for j, (e, g) in enumerate(zip(row, exact.calls[i], strict=True))
+            ]
+            for i, row in enumerate(eager.calls)
+        ]
+        after = {
+            name: _yardstick(e, exact.state[name], [m.state[name] for m in moved], 0.0, 0.0)
+            for name, e in eager.state.items()
+        }
+        changed = frozenset(name for name, e in eager.state.items() if not same_bits(e, state[name]))
+        return Truth(rows, after, changed, eager)
+
+    def _exact(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
+        wide_state = {name: _widened(t) for name, t in state.items()}
+        wide_calls = [_mapped(args, _widened) for args in calls]
+        if not self.widen:
+            try:
+                answers = self._run_wide(wide_state, wide_calls, seed, tape)
+            except RuntimeError:  # a forward that makes float32 of its own meets float64
+                self.widen = True
+            else:
+                floats = [t for row in answers.calls for t in row if t.is_floating_point()]
+                self.widen = any(t.dtype is not torch.float64 for t in floats)
+                if not self.widen:
+                    return answers
+        with Widened():
+            return self._run_wide(wide_state, wide_calls, seed, tape)
+
+    def _run_wide(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
+        with Replaying(tape) if tape else contextlib.nullcontext():
+            return self._run(self.wide, state, calls, seed)
+
+    def _run(self, model: nn.Module, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers:
+        load_state(model, state)
+        rows: list[Leaves] = []
+        with seeded(seed):
+            for args in calls:
+                # A forward may write into its arguments, and may return them.
+                output = self.reference.call(model, _mapped(args, torch.clone))
+                _, leaves = flatten_output(output)
+                rows.append([_as_tensor(leaf, self.reference.device, wide=model is self.wide) for leaf in leaves])
+        return Answers(rows, copied_state(model))
+
+    def _pooled_errors(
+        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any], eager: Answers
+    ) -> list[list[float]]:
+        """Eager's rms error over inputs one rounding away: a scalar that eager happens to get right proves nothing."""
+        totals = [[0.0 for _ in row] for row in eager.calls]
+        if not any(leaf.numel() < SMALL and leaf.is_floating_point() for row in eager.calls for leaf in row):
+            return totals
+        draws = max(2 * self.draws, 4)
+        for _ in range(draws):
+            near = [_mapped(args, _neighbour) for args in calls]
+            with self._flags(), Replaying(tape) if tape else contextlib.nullcontext():
+                found = self._run(self.model, state, near, seed)
+            exact = self._exact(state, near, seed, tape)
+            for i, row in enumerate(found.calls):
+                for j, leaf in enumerate(row):
+                    if leaf.numel() < SMALL and leaf.is_floating_point():
+                        totals[i][j] += _rms(leaf.double() - exact.calls[i][j]) ** 2
+        return [[math.sqrt(total / draws) for total in row] for row in totals]
+
+    def _allowed_errors(
+        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, exact: Answers
+    ) -> list[list[float]]:
+        """The rms error of the precision that the user allows; nothing is allowed beyond eager by default."""
+        none = [[0.0 for _ in row] for row in exact.calls]
+        if self.precision in ("ieee", "reference"):
+            return none
+        answers = self.rounded(state, calls, seed, self.precision)
+        if answers is None:
+            return none
+        return [
+            [_rms(a.double() - g) if a.is_floating_point() else 0.0 for a, g in zip(row, exact_row, strict=True)]
+            for row, exact_row in zip(answers.calls, exact.calls, strict=True)
+        ]
+
+    @contextlib.contextmanager
+    def _taped(self, tape: list[Any]) -> Iterator[None]:
+        if not self.random:
+            yield
+            return
+        with Recording() as recording:
+            yield
+        tape.extend(recording.tape)
+
+    @contextlib.contextmanager
+    def _flags(self) -> Iterator[None]:
+        """Under `ieee` eager itself must not use TF32, or its error would excuse the candidate's."""
+        if self.precision != "ieee":
+            yield
+            return
+        matmul, cudnn = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
+        try:
+            yield
+        finally:
+            torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+def _yardstick(
+    eager: torch.Tensor, exact: torch.Tensor, moved: Sequence[torch.Tensor], pooled: float, allowed: float
+) -> Yardstick:
+    if not eager.is_floating_point():
+        settled = torch.ones(eager.numel(), dtype=torch.bool, device=eager.device)
+        for other in (exact, *moved):
+            settled &= other.reshape(-1) == eager.reshape(-1)
+        return yardstick(eager, eager, None, settled, pooled_rms=0.0, allowance_rms=0.0)
+    spread = None
+    if moved:
+        squares = sum((m.double() - exact.double()).square() for m in moved)
+        assert isinstance(squares, torch.Tensor)
+        spread = (squares / len(moved)).sqrt() * (unit_roundoff(eager.dtype) / PERTURBATION)
+        spread = torch.nan_to_num(spread, nan=0.0, posinf=0.0)
+    if eager.dtype is torch.float64 and spread is not None:
+        # The oracle is no better than eager here; what rounding can do is all there is to go by.
+        pooled = max(pooled, 4 * _rms(spread))
+    return yardstick(eager, exact.double(), spread, None, pooled_rms=pooled, allowance_rms=allowed)
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(_bits(a), _bits(b))
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    x = x.contiguous()
+    return x.reshape(-1).view(torch.uint8) if x.numel() else x
+
+
+def _rms(x: torch.Tensor) -> float:
+    finite = torch.nan_to_num(x.double(), nan=0.0, posinf=0.0, neginf=0.0)
+    return float(finite.square().mean().sqrt()) if x.numel() else 0.0
+
+
+def _mapped(args: tuple[Any, ...], change: Callable[[torch.Tensor], torch.Tensor]) -> tuple[Any, ...]:
+    template, tensors = flatten_arguments(args)
+    result: tuple[Any, ...] = unflatten(template, [change(t) for t in tensors])
+    return result
+
+
+def _widened(x: torch.Tensor) -> torch.Tensor:
+    return x.double() if x.is_floating_point() else x
+
+
+def _nudged(calls: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return [_mapped(args, _nudge) for args in calls]
+
+
+def _nudged_state(state: State) -> State:
+    return {name: _nudge(t) for name, t in state.items()}
+
+
+def _nudge(x: torch.Tensor) -> torch.Tensor:
+    """x * (1 +- PERTURBATION), in float64"""
+    if not x.is_floating_point():
+        return x
+    signs = torch.randint(0, 2, x.shape, device=x.device, dtype=torch.int8) * 2 - 1
+    return x.double() * (1 + PERTURBATION * signs)
+
+
+def _neighbour(x: torch.Tensor) -> torch.Tensor:
+    """Each element or the next number of its dtype."""
+    if not x.is_floating_point():
+        return x
+    up = torch.nextafter(x, torch.full_like(x, math.inf)) if x.dtype in (torch.float32, torch.float64) else x
+    return torch.where(torch.rand(x.shape, device=x.device) < 0.5, up, x)
+
+
+def _as_tensor(leaf: torch.Tensor | float, device: torch.device, *, wide: bool) -> torch.Tensor:
+    """A Python number among the outputs has been a float32 tensor's item, as a rule."""
+    if isinstance(leaf, torch.Tensor):
+        return leaf.detach()
+    return torch.tensor(leaf, dtype=torch.float64 if wide else torch.float32, device=device)

@@ -1,0 +1,572 @@
+"""A description of a worker comes in; a running, confined process that answers the judge goes out.
+
+`Worker` is the judge's end: it sends commands, waits with a limit, stops and continues the whole tree of processes
+(a candidate runs only while it is its turn), and kills it. `Zygote` is where workers come from.
+"""
+
+import contextlib
+import ctypes
+import json
+import mmap
+import os
+import select
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from kernelwright.errors import EnvironmentProblem, InternalError
+from kernelwright.judge import cell, wire
+from kernelwright.judge.wire import Op, Status
+from kernelwright.judge.zygote import REPORT
+from kernelwright.settings import read_settings
+
+__all__ = ["Cell", "Ended", "Limits", "Reply", "Worker", "Zygote"]
+
+LOG_BYTES = 1 << 20
+START_LIMIT_S = 120.0
+GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one worker may use."""
+
+    memory_bytes: int
+    file_bytes: int = 2 * GIB
+    folder_bytes: int = 4 * GIB
+    scratch_bytes: int = 1 * GIB
+    processes: int = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Where and under what restrictions a worker runs.
+
+    folder     its private, writable folder: sources, builds, temporary files
+    hidden     files it must not see although they lie in a folder it may read
+    perturb    the byte that fresh memory is filled with; 0 for none
+    raised     run it before other users' processes, if we may: less noise in times
+    """
+
+    folder: Path
+    limits: Limits
+    threads: int
+    gpu: bool
+    level: str
+    hidden: tuple[Path, ...] = ()
+    perturb: int = 0
+    raised: bool = False
+
+
+class Ended(Exception):
+    """A worker gave no answer.
+
+    how     "exit", "signal", "timeout", "memory" or "disk"
+    code    exit status or signal number
+    building  whether a compiler was running in its tree
+    """
+
+    def __init__(self, how: str, code: int = 0, building: bool = False) -> None:
+        super().__init__(f"{how} {code}")
+        self.how = how
+        self.code = code
+        self.building = building
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A status byte, when it came on the judge's clock, and the worker's words."""
+
+    status: Status
+    at_s: float
+    message: str = ""
+
+
+class Zygote:
+    """A process with torch imported, from which workers are forked; one lives for as long as its judge."""
+
+    def __init__(self) -> None:
+        self.busy = machine_is_busy()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        program = Path(__file__).with_name("zygote.py")
+        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-judge-"))
+        self.folder.chmod(0o711)
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-P", str(program), str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            env=_allowed_environment() | _thread_waiting(self.busy),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        theirs.close()
+        self.socket = ours
+        self.socket.settimeout(START_LIMIT_S)
+        if self.socket.recv(16) != b"ready":
+            _, complaint = self.process.communicate(timeout=10)
+            lines = complaint.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise InternalError(f"the worker process could not be started: {lines[-1]}.", where="judge")
+        self.level = ""
+
+    def __enter__(self) -> "Zygote":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.socket.close()
+        self.process.kill()
+        self.process.wait()
+        if self.process.stderr:
+            self.process.stderr.close()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def start(self, cell: Cell, pool_fd: int) -> "Worker":
+        """A worker that waits for its first command; `pool_fd` is the memory that holds its arguments."""
+        return Worker(self, cell, pool_fd)
+
+    def fork(self, request: dict[str, Any], files: list[int]) -> int:
+        socket.send_fds(self.socket, [json.dumps(request).encode()], files)
+        answer = self.socket.recv(16)
+        if len(answer) != 4:
+            raise InternalError("the process that forks workers died.", where="judge")
+        return int(struct.unpack("<I", answer)[0])
+
+    def strongest_level(self, gpu: bool) -> str:
+        """The strongest isolation in which a worker starts on this machine; tried once."""
+        if not self.level:
+            self.level = next((level for level in cell.LEVELS if self._starts(level, gpu)), "")
+            if not self.level:
+                raise EnvironmentProblem("no worker process starts, not even without isolation.", where="judge")
+        return self.level
+
+    def _starts(self, level: str, gpu: bool) -> bool:
+        with tempfile.TemporaryDirectory(prefix="probe-", dir=self.folder) as folder:
+            probe = Cell(Path(folder), Limits(memory_bytes=64 * GIB), threads=1, gpu=gpu, level=level)
+            memory = os.memfd_create("probe")
+            try:
+                with self.start(probe, memory) as worker:
+                    worker.ask(Op.GIVE_STATE, limit_s=20, brief={"state": []})
+                    return worker.can_be_read()
+            except Ended:
+                return False
+            finally:
+                os.close(memory)
+
+
+def _thread_waiting(busy: bool) -> dict[str, str]:
+    """On a busy machine OpenMP threads that spin at a barrier wait for one that is not running: 20 ms instead of 0.1 ms
+    were seen for one small matmul. There they sleep; elsewhere they do what they do for the user."""
+    return {"OMP_WAIT_POLICY": "PASSIVE"} if busy else {}
+
+
+def machine_is_busy() -> bool:
+    """Whether others use a tenth of the machine or more, looked at for a fifth of a second."""
+
+    def ticks() -> tuple[int, int]:
+        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return fields[3] + fields[4], sum(fields)
+
+    try:
+        idle, total = ticks()
+        time.sleep(0.2)
+        idle_now, total_now = ticks()
+    except (OSError, ValueError, IndexError):
+        return False
+    return idle_now - idle < 0.9 * (total_now - total)
+
+
+class Worker:
+    """The judge's end of one worker process."""
+
+    def __init__(self, zygote: Zygote, cell: Cell, pool_fd: int) -> None:
+        self.cell = cell
+        self.root_pid = 0
+        self.pid = 0
+        self.exit_status: int | None = None
+        self._own_root = Path(tempfile.mkdtemp(prefix="root-", dir=zygote.folder))
+        command_r, self._commands = os.pipe2(os.O_CLOEXEC)
+        self._replies, reply_w = os.pipe2(os.O_CLOEXEC)
+        self._reports, report_w = os.pipe2(os.O_CLOEXEC)
+        lifeline_r, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        log_r, log_w = os.pipe2(os.O_CLOEXEC)
+        board_fd = os.memfd_create("board", os.MFD_CLOEXEC)
+        os.ftruncate(board_fd, wire.BOARD_BYTES)
+        self.board = mmap.mmap(board_fd, wire.BOARD_BYTES)
+        self._log = _Drain(log_r)
+        theirs = [command_r, reply_w, board_fd, pool_fd, log_w, report_w, lifeline_r]
+        self.keeper_pid = zygote.fork(_request(cell, self._own_root), theirs)
+        for file in theirs:
+            if file != pool_fd:
+                os.close(file)
+        self._open = [self._commands, self._replies, self._reports, self._lifeline]
+        self._read_report()  # which process the tree hangs on; nothing, if it could not be confined
+
+    def __enter__(self) -> "Worker":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+    def ask(self, op: Op, limit_s: float, *, brief: Any = None, slots: range = range(0), seed: int = 0) -> Reply:
+        """Send a command and wait for its status byte; raises `Ended` if none comes."""
+        self.send(op, brief=brief, slots=slots, seed=seed)
+        return self.wait(limit_s)
+
+    def send(self, op: Op, *, brief: Any = None, slots: range = range(0), seed: int = 0) -> None:
+        length = 0
+        if brief is not None:
+            encoded = json.dumps(brief).encode()
+            length = len(encoded)
+            if length > wire.BRIEF_BYTES:
+                raise InternalError(f"a brief of {length} bytes does not fit.", where="judge")
+            self.board[:length] = encoded
+        self.board[wire.MESSAGE_AT] = 0
+        try:
+            os.write(self._commands, wire.COMMAND.pack(op, slots.start, len(slots), seed, length))
+        except BrokenPipeError:
+            pass  # it is dead; wait() will say how
+
+    def wait(self, limit_s: float) -> Reply:
+        poll = select.poll()
+        poll.register(self._replies, select.POLLIN | select.POLLHUP)
+        poll.register(self._reports, select.POLLIN | select.POLLHUP)
+        deadline = time.perf_counter() + limit_s
+        while True:
+            remaining = deadline - time.perf_counter()
+            ready = {fd for fd, _ in poll.poll(max(0.0, min(remaining, 0.25)) * 1e3)}
+            now = time.perf_counter()
+            if self._replies in ready and (raw := os.read(self._replies, 1)):
+                return Reply(_status(raw[0]), now, self._message())
+            if self._reports in ready and not self._read_report():
+                raise self._ended()
+            if self._replies in ready and self._reports not in ready:
+                time.sleep(0.001)  # the pipe is closed; how it ended comes at once
+            if remaining <= 0:
+                raise Ended("timeout", building=self.is_building())
+            if not ready:
+                self._check_use()
+
+    def stop(self) -> None:
+        """Halt every process of the tree where it stands. Outputs then cannot change while they are read."""
+        for pid in self.tree():
+            _signal(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        for pid in self.tree():
+            _signal(pid, signal.SIGCONT)
+
+    def read(self, address: int, size: int, into: int) -> bool:
+        """Copy `size` bytes at `address` in the worker to `into` here."""
+        done = 0
+        while done < size:
+            local = _Iovec(into + done, size - done)
+            remote = _Iovec(address + done, size - done)
+            moved = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
+            if moved <= 0:
+                return False
+            done += moved
+        return True
+
+    def can_be_read(self) -> bool:
+        """Whether this machine lets the judge read a worker's memory."""
+        word = ctypes.create_string_buffer(8)
+        start = _first_mapping(self.pid)
+        return start is not None and self.read(start, 8, ctypes.addressof(word))
+
+    def tree(self) -> list[int]:
+        """The worker and all its descendants, orphans too; not the processes that guard it."""
+        if not self.root_pid:
+            return []
+        return list(_descendants(self.root_pid))
+
+    def is_building(self) -> bool:
+        names = {_name(pid) for pid in self.tree()}
+        return bool(names & COMPILERS)
+
+    def log(self) -> str:
+        return self._log.text()
+
+    def kill(self) -> None:
+        """End the whole tree. Safe to call twice."""
+        if not self._open:
+            return
+        for pid in self.tree():
+            _signal(pid, signal.SIGKILL)
+        for file in self._open:
+            os.close(file)
+        self._open = []
+        _wait_until_gone(self.keeper_pid, 30.0)
+        self._log.close()
+        self.board.close()
+        shutil.rmtree(self._own_root, ignore_errors=True)
+
+    def _read_report(self) -> bool:
+        """Take in what the keeper says; False once the worker has ended."""
+        raw = os.read(self._reports, REPORT.size)
+        if len(raw) != REPORT.size:
+            return False
+        kind, number = REPORT.unpack(raw)
+        if kind == b"R":
+            self.root_pid = number
+            self.pid = _wait_for_child(number)
+            return True
+        self.exit_status = number
+        return False
+
+    def _ended(self) -> Ended:
+        if self.exit_status is None:
+            return Ended("exit", 70)
+        code = os.waitstatus_to_exitcode(self.exit_status)
+        return Ended("signal", -code) if code < 0 else Ended("exit", code)
+
+    def _check_use(self) -> None:
+        if not self.root_pid:
+            return
+        if sum(map(_resident_bytes, self.tree())) > self.cell.limits.memory_bytes:
+            raise Ended("memory")
+        if _folder_bytes(self.cell.folder) > self.cell.limits.folder_bytes:
+            raise Ended("disk")
+
+    def _message(self) -> str:
+        raw = self.board[wire.MESSAGE_AT : wire.MESSAGE_AT + wire.MESSAGE_BYTES].split(b"\0")[0]
+        text = raw.decode("utf-8", "replace")
+        return "".join(char for char in text if char.isprintable() or char == "\n")
+
+
+COMPILERS = {"nvcc", "cicc", "ptxas", "cudafe++", "ninja", "g++", "c++", "cc1plus", "clang", "clang++", "ld", "collect2"}
+
+
+def _request(cell: Cell, root: Path) -> dict[str, Any]:
+    return {
+        "root": str(root),
+        "folder": str(cell.folder),
+        "level": cell.level,
+        "gpu": cell.gpu,
+        "user": _other_user(cell),
+        "readable": [str(path) for path in readable_paths()],
+        "hidden": [str(path) for path in cell.hidden],
+        "memory_bytes": cell.limits.memory_bytes,
+        "file_bytes": cell.limits.file_bytes,
+        "scratch_bytes": cell.limits.scratch_bytes,
+        "processes": cell.limits.processes,
+        "perturb": cell.perturb,
+        "raised": cell.raised,
+        "threads": cell.threads,
+        "environment": _environment(cell),
+    }
+
+
+def _other_user(worker_cell: Cell) -> int:
+    """Root gives its workers to nobody, if nobody can read what they need; others stay who they are."""
+    if os.getuid() != 0:
+        return 0
+    if worker_cell.level != "namespaces" and not all(_open_to_all(path) for path in readable_paths()):
+        return 0
+    os.chown(worker_cell.folder, cell.NOBODY, cell.NOBODY)
+    for path in worker_cell.folder.rglob("*"):
+        os.chown(path, cell.NOBODY, cell.NOBODY, follow_symlinks=False)
+    return cell.NOBODY
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(parent.stat().st_mode & 0o001 for parent in path.parents)
+
+
+def readable_paths() -> list[Path]:
+    """What a worker may read: the system, Python, torch and what it brings, the compilers."""
+    system = [Path(name) for name in ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys")]
+    python = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent]
+    packages = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
+    toolkit = read_settings().cuda_home
+    wanted = [*system, *python, *packages, Path(__file__).resolve().parent, *([toolkit] if toolkit else [])]
+    found: list[Path] = []
+    for path in dict.fromkeys(path for path in wanted if path.exists()):
+        if not any(path.is_relative_to(other) for other in found):
+            found.append(path)
+    return found
+
+
+# Names whose values a worker needs and that hold no secret; the rest of the environment stays with the judge.
+ALLOWED = (
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "LD_LIBRARY_PATH",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    "CC",
+    "CXX",
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "TORCH_CUDA_ARCH_LIST",
+)
+
+
+def _allowed_environment() -> dict[str, str]:
+    return {name: os.environ[name] for name in ALLOWED if name in os.environ}
+
+
+def _environment(cell: Cell) -> Mapping[str, str]:
+    private = {
+        "HOME": "home",
+        "TMPDIR": "tmp",
+        "TORCH_EXTENSIONS_DIR": "extensions",
+        "TRITON_CACHE_DIR": "triton",
+        "CUDA_CACHE_PATH": "cuda",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "XDG_CACHE_HOME": "cache",
+    }
+    for name in private.values():
+        (cell.folder / name).mkdir(exist_ok=True)
+    return {
+        "PATH": os.defpath,
+        **_allowed_environment(),
+        **{variable: str(cell.folder / name) for variable, name in private.items()},
+        "MAX_JOBS": str(read_settings().jobs),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+class _Drain:
+    """A thread that reads a worker's output, keeps the first megabyte and drops the rest: nobody can fill our memory."""
+
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._kept = bytearray()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while data := os.read(self._file, 1 << 16):
+            self._kept += data[: max(0, LOG_BYTES - len(self._kept))]
+        os.close(self._file)
+
+    def text(self) -> str:
+        return bytes(self._kept).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._thread.join(timeout=5)
+
+
+class _Iovec(ctypes.Structure):
+    _fields_ = (("base", ctypes.c_void_p), ("length", ctypes.c_size_t))
+
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.process_vm_readv.restype = ctypes.c_ssize_t
+
+
+def _status(raw: int) -> Status:
+    try:
+        return Status(raw)
+    except ValueError:
+        return Status.RUNTIME_ERROR  # no worker of ours says that
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    """Depth first, the nearest first: the worker itself is stopped before its helpers."""
+    for child in _children(pid):
+        yield child
+        yield from _descendants(child)
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  a stopped clock waits for this
+        return [int(n) for tid in threads for n in _words(f"/proc/{pid}/task/{tid}/children")]
+    except OSError:
+        return []
+
+
+def _words(path: str) -> list[str]:
+    try:
+        with open(path) as file:  # noqa: PTH123  as above
+            return file.read().split()
+    except OSError:
+        return []
+
+
+def _wait_for_child(pid: int) -> int:
+    for _ in range(2000):
+        if children := _children(pid):
+            return children[0]
+        if not Path(f"/proc/{pid}").exists():
+            return 0
+        time.sleep(0.002)
+    return 0
+
+
+def _name(pid: int) -> str:
+    words = _words(f"/proc/{pid}/comm")
+    return words[0] if words else ""
+
+
+def _resident_bytes(pid: int) -> int:
+    """Its own memory; pages shared with the process it was forked from, and the pool, count nobody."""
+    words = _words(f"/proc/{pid}/statm")
+    return max(0, int(words[1]) - int(words[2])) * resource_page() if len(words) > 2 else 0
+
+
+def resource_page() -> int:
+    return mmap.PAGESIZE
+
+
+def _folder_bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_blocks * 512
+    return total
+
+
+def _first_mapping(pid: int) -> int | None:
+    try:
+        line = Path(f"/proc/{pid}/maps").read_text().split("\n", 1)[0]
+        return int(line.partition("-")[0], 16)
+    except (OSError, ValueError):
+        return None
+
+
+def _wait_until_gone(pid: int, limit_s: float) -> bool:
+    deadline = time.perf_counter() + limit_s
+    while time.perf_counter() < deadline:
+        if not Path(f"/proc/{pid}").exists() or _state(pid) in "ZX":
+            return True
+        time.sleep(0.005)
+    return False
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"

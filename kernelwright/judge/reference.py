@@ -1,0 +1,127 @@
+"""A problem comes in; its model, inputs and constructor arguments, made by the judge from its own seeds, go out."""
+
+import contextlib
+import copy
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from kernelwright.errors import BadProblem
+from kernelwright.judge.worker import state_of
+from kernelwright.load import Problem, at_home
+
+__all__ = ["Reference", "State", "copied_state", "load_state", "open_reference", "seeded"]
+
+State = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The problem's own code, run once; everything it makes lies on `device`."""
+
+    problem: Problem
+    module: ModuleType
+    device: torch.device
+
+    def constructor_arguments(self, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        make = getattr(self.module, "get_init_inputs", None)
+        if make is None:
+            return (), {}
+        with self.at_home(), seeded(seed):
+            returned = make()
+        match returned:
+            case [list() | tuple() as args, dict() as kwargs]:
+                return tuple(args), kwargs
+        return tuple(returned), {}
+
+    def construct(self, seed: int) -> nn.Module:
+        """The model as the protocol makes it: seed, then constructor, then moved; never put in eval()."""
+        args, kwargs = self.constructor_arguments(seed)
+        with self.at_home(), seeded(seed):
+            model = self.module.Model(*args, **kwargs)
+        if not isinstance(model, nn.Module):
+            raise BadProblem("Model is no nn.Module.", where=self.problem.path)
+        return model.to(self.device)
+
+    def draw(self, seed: int) -> tuple[Any, ...]:
+        """Fresh arguments of one call, on the device."""
+        with self.at_home(), seeded(seed):
+            returned = self._drawn_on_device()
+        moved: dict[int, torch.Tensor] = {}
+
+        def move(value: Any) -> Any:
+            match value:
+                case torch.Tensor():
+                    return moved.setdefault(id(value), value.detach().to(self.device))
+                case list() | tuple():
+                    return type(value)(move(item) for item in value)
+                case dict():
+                    return {key: move(item) for key, item in value.items()}
+            return value
+
+        return tuple(move(value) for value in returned)
+
+    def _drawn_on_device(self) -> Any:
+        """Large inputs are made where they are needed: a GPU draws them a thousand times faster than a CPU core."""
+        if self.device.type == "cuda":
+            # A file may insist on a CPU generator; then it is drawn there.
+            with contextlib.suppress(RuntimeError), self.device:
+                return self.module.get_inputs()
+        return self.module.get_inputs()
+
+    def at_home(self) -> contextlib.AbstractContextManager[None]:
+        return at_home(self.problem, self.device)
+
+    def call(self, model: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """One forward call, without gradients, in the problem's own surroundings."""
+        needs_home = self.device.type != "cuda" and "cuda" in self.problem.source
+        with torch.no_grad(), self.at_home() if needs_home else contextlib.nullcontext():
+            return model(*args)
+
+    def double(self, model: nn.Module) -> nn.Module:
+        return copy.deepcopy(model).double()
+
+
+def open_reference(problem: Problem, device: torch.device) -> Reference:
+    """Run the file; what it lacks or raises is a `BadProblem`."""
+    name = f"_kernelwright_reference_{problem.name}"
+    module = ModuleType(name)
+    module.__file__ = str(problem.path)
+    reference = Reference(problem, module, device)
+    with reference.at_home():
+        exec(compile(problem.source, str(problem.path), "exec", dont_inherit=True), module.__dict__)
+    for needed in ("Model", "get_inputs"):
+        if not callable(getattr(module, needed, None)):
+            raise BadProblem(f"the file defines no {needed}.", where=problem.path)
+    return reference
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Generators start from `seed`, and are put back afterwards."""
+    python_state = random.getstate()
+    gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
+    with torch.random.fork_rng(devices=gpus, device_type="cuda"):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python_state)
+
+
+def load_state(model: nn.Module, state: State) -> None:
+    with torch.no_grad():
+        for name, tensor in state_of(model).items():
+            tensor.copy_(state[name])
+
+
+def copied_state(model: nn.Module) -> State:
+    return {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
+
+

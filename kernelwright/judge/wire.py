@@ -1,0 +1,87 @@
+"""The bytes that cross between the judge and a worker: a fixed command goes in, one status byte comes out.
+
+Beside the two pipes both sides map a *board*, host memory of a fixed layout:
+
+    brief    judge -> worker  JSON that belongs to the command: where the candidate lies, shapes, constructor arguments
+    message  worker -> judge  text for people, never parsed
+    facts    worker -> judge  one integer of hints, for labels only
+    claims   worker -> judge  where the outputs of the last calls lie; the judge reads the memory itself
+
+Nothing the worker writes is believed: a false claim can only make the judge read wrong bytes, which then are a wrong
+output. Nothing is ever unpickled. This module is loaded in both processes and imports only the standard library.
+"""
+
+import struct
+from enum import IntEnum, IntFlag
+
+__all__ = [
+    "BOARD_BYTES",
+    "BRIEF_BYTES",
+    "CLAIM",
+    "CLAIMS_AT",
+    "COMMAND",
+    "FACTS_AT",
+    "HANDLE_BYTES",
+    "MAX_CLAIMS",
+    "MAX_DIMS",
+    "MESSAGE_AT",
+    "MESSAGE_BYTES",
+    "NUMBER",
+    "Fact",
+    "Op",
+    "Status",
+]
+
+
+class Op(IntEnum):
+    """What the judge asks for."""
+
+    LOAD = 1  # import the file and construct the model with the seed
+    TAKE_STATE = 2  # copy weights and buffers from the pool into the model
+    GIVE_STATE = 3  # copy weights and buffers of the model into the pool
+    MAP = 4  # make fresh argument tensors for the slots that the brief lays out
+    CALL = 5  # call the model once for each of some mapped slots, hold the outputs, say where they lie
+    LEAVE = 6  # end the process
+
+
+class Status(IntEnum):
+    """What a worker answers: one byte."""
+
+    DONE = 1
+    NO_CLASS = 2  # the file does not define the class
+    LOAD_ERROR = 3  # importing or constructing raised
+    COMPILE_ERROR = 4  # so did a compiler
+    RUNTIME_ERROR = 5  # calling raised
+    OUT_OF_MEMORY = 6
+    OUT_OF_GPU_MEMORY = 7
+    GPU_FAULT = 8  # a sticky CUDA error: this process can do no more
+    WRONG_TYPE = 9  # the output has another structure, shape, dtype or device than the reference's
+    STATE_BY_NAME = 10  # LOAD succeeded; how weights can be handed over
+    STATE_BY_ORDER = 11
+    STATE_BY_SEED = 12
+
+
+class Fact(IntFlag):
+    """Hints for labels."""
+
+    FLAGS_CHANGED = 1
+    ALIASES_INPUT = 2
+    REUSES_OUTPUT = 4
+    STARTED_THREADS = 8
+    STRIDED_OUTPUT = 16
+
+
+COMMAND = struct.Struct("<IIIxxxxQQ")  # op, first slot, number of calls, seed, bytes of brief
+MAX_DIMS = 8
+HANDLE_BYTES = 64  # CUipcMemHandle
+# address, bytes from the first to the last element, strides in elements, and on CUDA the allocation's IPC handle
+CLAIM = struct.Struct(f"<QQ{MAX_DIMS}q{HANDLE_BYTES}s")
+NUMBER = struct.Struct("<d")  # a Python number among the outputs stands at the start of its claim
+
+BRIEF_BYTES = 8 << 20
+MESSAGE_AT = BRIEF_BYTES
+MESSAGE_BYTES = 16 << 10
+FACTS_AT = MESSAGE_AT + MESSAGE_BYTES
+CLAIMS_AT = FACTS_AT + 4096
+MAX_CLAIMS = 16384
+BOARD_BYTES = CLAIMS_AT + MAX_CLAIMS * CLAIM.size

@@ -1,0 +1,422 @@
+"""Commands of the judge come in on a pipe; calls of one model are made, and one status byte goes out for each command.
+
+This is the program in the candidate's process. Code of the candidate runs beside it and may change anything here, so
+nothing that is decided here counts: the judge reads the outputs from this process's memory, with its own clock.
+"""
+
+import gc
+import importlib.util
+import json
+import mmap
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from kernelwright.judge import wire
+from kernelwright.judge.codec import dtype_named, flatten_output, unflatten
+from kernelwright.judge.wire import Fact, Op, Status
+
+__all__ = ["serve"]
+
+Arguments = tuple[Any, ...]
+Answer = tuple[Status, str]
+
+# Taken before a candidate is imported: one that patches torch by accident should still be measured as it is.
+_data_ptr = torch.Tensor.data_ptr
+_manual_seed = torch.manual_seed
+_is_contiguous = torch.Tensor.is_contiguous
+
+# What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
+COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
+MEMORY_SIGNS = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "std::bad_alloc")
+GPU_FAULT_SIGNS = (
+    "an illegal memory access",
+    "misaligned address",
+    "illegal instruction",
+    "unspecified launch failure",
+    "device-side assert",
+    "hardware stack error",
+    "CUDA_ERROR_ILLEGAL_ADDRESS",
+)
+
+
+def serve(command_fd: int, reply_fd: int, board_fd: int, pool_fd: int, threads: int) -> None:
+    """Answer commands until the judge closes the pipe or sends LEAVE."""
+    torch.set_num_threads(threads)
+    board = mmap.mmap(board_fd, wire.BOARD_BYTES)
+    bench = Bench(board, pool_fd)
+    with os.fdopen(command_fd, "rb", buffering=0) as commands:
+        while len(raw := commands.read(wire.COMMAND.size) or b"") == wire.COMMAND.size:
+            op, first, calls, seed, length = wire.COMMAND.unpack(raw)
+            if op == Op.LEAVE:
+                return
+            brief = json.loads(board[:length]) if length else {}
+            try:
+                status, text = bench.handle(Op(op), slice(first, first + calls), seed, brief)
+            except BaseException as error:  # noqa: BLE001  a candidate may raise anything, SystemExit too
+                status, text = classify(error, Op(op)), explain(error)
+            if text:
+                encoded = text.encode("utf-8", "replace")[: wire.MESSAGE_BYTES - 1]
+                board[wire.MESSAGE_AT : wire.MESSAGE_AT + len(encoded) + 1] = encoded + b"\0"
+            os.write(reply_fd, bytes([status]))
+
+
+class Bench:
+    """The model, the argument tensors of each slot, and the outputs held since the last calls."""
+
+    def __init__(self, board: mmap.mmap, pool_fd: int) -> None:
+        self.board = board
+        self.pool_fd = pool_fd
+        self.pool: Any = None
+        self.claims = memoryview(board)[wire.CLAIMS_AT :].cast("Q")
+        self.model: Callable[..., Any] = _nothing_loaded
+        self.state: list[torch.Tensor] = []
+        self.names: list[str] = []
+        self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
+        self.slots: list[Arguments] = []
+        self.held: list[Any] = []
+        self.expected: dict[str, Any] = {}
+        self.flags = flags()
+        self.synchronize: Callable[[], None] = lambda: None
+        self.handlers: dict[Op, Callable[[slice, int, dict[str, Any]], Answer]] = {
+            Op.LOAD: self.load,
+            Op.TAKE_STATE: self.take,
+            Op.GIVE_STATE: self.give,
+            Op.MAP: self.map,
+            Op.CALL: self.call,
+        }
+
+    def handle(self, op: Op, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        if "pool" in brief:
+            self._open_pool(brief)
+        return self.handlers[op](slots, seed, brief)
+
+    def load(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        """Import the file, construct the model with the seed, match its state with the reference's."""
+        device = torch.device(brief["device"])
+        if device.type == "cuda":
+            self.synchronize = torch.cuda.synchronize
+        module = imported(Path(brief["file"]), brief["name"])
+        constructor = getattr(module, brief["entry"], None)
+        if not (isinstance(constructor, type) and issubclass(constructor, torch.nn.Module)):
+            return Status.NO_CLASS, f"the file defines no class {brief['entry']}(nn.Module)"
+        tensors = [_inline_tensor(spec) for spec in brief["tensors"]]
+        args, kwargs = unflatten(brief["arguments"], tensors)
+        _manual_seed(seed)
+        model = constructor(*args, **kwargs).to(device)
+        self.model = VARIANTS[brief["variant"]](model)
+        gc.freeze()
+        return self._match_state(model, [(name, tuple(shape), dtype) for name, shape, dtype in brief["state"]])
+
+    def _match_state(self, model: torch.nn.Module, wanted: list[tuple[str, tuple[int, ...], str]]) -> Answer:
+        have = state_of(model)
+        found = {name: (tuple(t.shape), _dtype_name(t)) for name, t in have.items()}
+        if all(found.get(name) == (shape, dtype) for name, shape, dtype in wanted):
+            self.names = [name for name, _, _ in wanted]
+            self.state = [have[name] for name in self.names]
+            self.take_state = lambda values: _load_by_name(model, self.names, self.state, values)
+            return Status.STATE_BY_NAME, ""
+        if [spec for spec in found.values()] == [(shape, dtype) for _, shape, dtype in wanted]:
+            self.state = list(have.values())
+            self.take_state = lambda values: _copy_in_order(self.state, values)
+            return Status.STATE_BY_ORDER, ""
+        return Status.STATE_BY_SEED, ""
+
+    def take(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        self.take_state([self._tensor(spec) for spec in brief["state"]])
+        self.synchronize()
+        return Status.DONE, ""
+
+    def give(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        targets = [self._tensor(spec) for spec in brief["state"]]
+        with torch.no_grad():
+            for target, value in zip(targets, self.state, strict=True):
+                target.copy_(value)
+        self.synchronize()
+        return Status.DONE, ""
+
+    def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        """Fresh tensors over the slots. The slots are still empty: the judge fills them when its clock is about to start."""
+        self.held.clear()
+        self.slots = [
+            unflatten(brief["arguments"], [self._tensor(spec) for spec in tensors]) for tensors in brief["slots"]
+        ]
+        self.expected = {
+            "template": brief["output"],
+            "leaves": [spec and (dtype_named(spec[0]), torch.Size(spec[1])) for spec in brief["leaves"]],
+            "device": torch.device(brief["device"]),
+        }
+        if self.expected["device"].type == "cuda":
+            self.expected["device"] = torch.device("cuda", torch.cuda.current_device())
+        self._note_facts()
+        gc.collect()
+        return Status.DONE, ""
+
+    def call(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        _manual_seed(seed)
+        model, outputs = self.model, []
+        gc.disable()
+        try:
+            with torch.no_grad():
+                for args in self.slots[slots]:
+                    outputs.append(model(*args))  # noqa: PERF401  kept even if a later call raises
+            self.synchronize()
+        finally:
+            gc.enable()
+        self.held.append(outputs)
+        return self._claim_outputs(outputs, slots.start)
+
+    def _claim_outputs(self, outputs: list[Any], first: int) -> Answer:
+        """Write where each output lies; the common case, one dense tensor of the right type, in about a microsecond."""
+        leaves = self.expected.get("leaves", [])
+        dense = len(leaves) == 1 and self.expected["template"] == ["T", 0]
+        dtype, shape = leaves[0] if dense and leaves[0] else (None, None)
+        device = self.expected.get("device")
+        on_cpu = device is not None and device.type == "cpu"
+        claims, words = self.claims, wire.CLAIM.size // 8
+        at = first * len(leaves) * words
+        for number, output in enumerate(outputs):
+            if (
+                on_cpu
+                and type(output) is torch.Tensor
+                and output.dtype is dtype
+                and output.shape == shape
+                and output.device == device
+                and _is_contiguous(output)
+            ):
+                claims[at] = _data_ptr(output)
+                claims[at + 1] = 0  # dense
+                at += words
+                continue
+            problem, at = self._claim_output(outputs, number, at)
+            if problem:
+                return Status.WRONG_TYPE, problem
+        return Status.DONE, ""
+
+    def _claim_output(self, outputs: list[Any], number: int, at: int) -> tuple[str, int]:
+        output = outputs[number]
+        template, leaves = flatten_output(output)
+        if template != self.expected["template"]:
+            return f"the output is {_described(output)}; the reference's is {_template_words(self.expected)}", at
+        replaced = False
+        for position, (leaf, spec) in enumerate(zip(leaves, self.expected["leaves"], strict=True)):
+            if isinstance(leaf, torch.Tensor):
+                if problem := self._wrong_tensor(leaf, *spec):
+                    return problem, at
+                leaves[position] = exportable(leaf)
+                replaced |= leaves[position] is not leaf
+            _write_claim(self.board, wire.CLAIMS_AT + at * 8, leaves[position])
+            at += wire.CLAIM.size // 8
+        if replaced:
+            outputs[number] = leaves
+            self.synchronize()
+        return "", at
+
+    def _wrong_tensor(self, tensor: torch.Tensor, dtype: torch.dtype, shape: torch.Size) -> str:
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+            return f"the output is a {type(tensor).__name__}, a subclass of Tensor"
+        if tensor.layout is not torch.strided:
+            return f"the output is {tensor.layout}, the reference's is dense"
+        checks = (
+            ("dtype", tensor.dtype, dtype),
+            ("shape", tuple(tensor.shape), tuple(shape)),
+            ("device", tensor.device, self.expected["device"]),
+        )
+        return "; ".join(f"the output has {what} {got}, the reference's {want}" for what, got, want in checks if got != want)
+
+    def _note_facts(self) -> None:
+        facts = Fact(0)
+        if flags() != self.flags:
+            facts |= Fact.FLAGS_CHANGED
+        if threading.active_count() > 1:
+            facts |= Fact.STARTED_THREADS
+        self.board[wire.FACTS_AT : wire.FACTS_AT + 8] = int(facts).to_bytes(8, "little")
+
+    def _open_pool(self, brief: dict[str, Any]) -> None:
+        if brief["pool"] is None:
+            self.pool = mmap.mmap(self.pool_fd, brief["pool_bytes"]) if self.pool is None else self.pool
+            base = _data_ptr(torch.frombuffer(self.pool, dtype=torch.uint8, count=1))
+        else:
+            from kernelwright.judge import channel_cuda
+
+            self.pool = channel_cuda.opened(bytes.fromhex(brief["pool"])) if self.pool is None else self.pool
+            base = self.pool
+        self.board[wire.FACTS_AT + 8 : wire.FACTS_AT + 16] = base.to_bytes(8, "little")
+
+    def _tensor(self, spec: list[Any]) -> torch.Tensor:
+        """A view of the pool: dtype, shape, strides, offset in bytes, bytes from first to last element."""
+        name, shape, strides, offset, span = spec
+        dtype = dtype_named(name)
+        if isinstance(self.pool, mmap.mmap):
+            if not span:
+                return torch.empty(shape, dtype=dtype)
+            flat = torch.frombuffer(self.pool, dtype=dtype, count=span // dtype.itemsize, offset=offset)
+        else:
+            from kernelwright.judge import channel_cuda
+
+            flat = channel_cuda.tensor_at(self.pool + offset, span, dtype)
+        return flat.as_strided(shape, strides)
+
+
+def imported(path: Path, name: str) -> Any:
+    """The file as a module under its own name; what stands beside it, and nothing else of the judge's, is importable."""
+    if str(path.parent) not in sys.path:
+        sys.path.insert(0, str(path.parent))
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Everything a model keeps: what state_dict() has, and buffers that it leaves out."""
+    kept = dict(model.state_dict(keep_vars=True))
+    return kept | {name: buffer for name, buffer in model.named_buffers() if name not in kept}
+
+
+def _load_by_name(
+    model: torch.nn.Module, names: list[str], state: list[torch.Tensor], values: list[torch.Tensor]
+) -> None:
+    """Through load_state_dict, so that a model which prepares weights ahead hears of the new ones."""
+    model.load_state_dict({name: value.clone() for name, value in zip(names, values, strict=True)}, strict=False)
+    persistent = model.state_dict().keys()
+    with torch.no_grad():
+        for name, tensor, value in zip(names, state, values, strict=True):
+            if name not in persistent:
+                tensor.copy_(value)
+
+
+def _copy_in_order(state: list[torch.Tensor], values: list[torch.Tensor]) -> None:
+    with torch.no_grad():
+        for tensor, value in zip(state, values, strict=True):
+            tensor.copy_(value)
+
+
+def flags() -> tuple[Any, ...]:
+    """The global switches of torch that change results or speed."""
+    return (
+        torch.get_default_dtype(),
+        torch.get_float32_matmul_precision(),
+        torch.backends.cudnn.allow_tf32,
+        torch.backends.cudnn.benchmark,
+        torch.backends.cudnn.enabled,
+        torch.are_deterministic_algorithms_enabled(),
+        torch.get_num_threads(),
+        torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
+    )
+
+
+def classify(error: BaseException, op: Op) -> Status:
+    text = f"{type(error).__name__}: {error}"
+    if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text:
+        return Status.OUT_OF_GPU_MEMORY
+    if isinstance(error, MemoryError) or any(sign in text for sign in MEMORY_SIGNS):
+        return Status.OUT_OF_MEMORY
+    if any(sign in text for sign in GPU_FAULT_SIGNS):
+        return Status.GPU_FAULT
+    if any(sign in text for sign in COMPILER_SIGNS):
+        return Status.COMPILE_ERROR
+    return Status.RUNTIME_ERROR if op == Op.CALL else Status.LOAD_ERROR
+
+
+def explain(error: BaseException) -> str:
+    """The exception and the line of the candidate it came from; for a failed build the compiler's own first error."""
+    text = f"{type(error).__name__}: {error}"
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
+    own = [frame for frame in frames if Path(frame.filename).name in ("candidate.py", "model.py")]
+    return f"{text}\n(line {own[-1].lineno}: {own[-1].line})" if own else text
+
+
+def exportable(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor itself, or a dense copy if its elements are spread over much more memory than they fill."""
+    if _span(tensor) > 2 * tensor.numel() * tensor.itemsize + (1 << 20) or tensor.dim() > wire.MAX_DIMS:
+        return tensor.contiguous()
+    if tensor.is_cuda:
+        from kernelwright.judge import channel_cuda
+
+        return channel_cuda.exportable(tensor)
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg()
+    return tensor
+
+
+def _span(tensor: torch.Tensor) -> int:
+    if not tensor.numel():
+        return 0
+    reach = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return int(reach + 1) * tensor.itemsize
+
+
+def _write_claim(board: mmap.mmap, at: int, leaf: torch.Tensor | float) -> None:
+    if not isinstance(leaf, torch.Tensor):
+        wire.NUMBER.pack_into(board, at, leaf)
+        return
+    strides = (list(leaf.stride()) + [0] * wire.MAX_DIMS)[: wire.MAX_DIMS]
+    address, handle = _data_ptr(leaf), b""
+    if leaf.is_cuda and leaf.numel():
+        from kernelwright.judge import channel_cuda
+
+        handle, address = channel_cuda.exported(address)
+    wire.CLAIM.pack_into(board, at, address, max(_span(leaf), 1), *strides, handle)
+
+
+def _inline_tensor(spec: list[Any]) -> torch.Tensor:
+    name, shape, data = spec
+    raw = bytearray.fromhex(data)
+    dtype = dtype_named(name)
+    return torch.frombuffer(raw, dtype=dtype).reshape(shape) if raw else torch.empty(shape, dtype=dtype)
+
+
+def _dtype_name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _described(value: Any) -> str:
+    match value:
+        case None:
+            return "None"
+        case torch.Tensor():
+            return f"a tensor {tuple(value.shape)} {_dtype_name(value)}"
+        case list() | tuple() | dict():
+            return f"a {type(value).__name__} of {len(value)}"
+    return f"a {type(value).__name__}"
+
+
+def _template_words(expected: dict[str, Any]) -> str:
+    kind, *rest = expected["template"]
+    words = {"T": "one tensor", "(": f"a tuple of {len(rest)}", "[": f"a list of {len(rest)}", "=": f"{rest[0] if rest else None}"}
+    return words.get(kind, f"a dict of {len(rest)}" if kind == "{" else "a number")
+
+
+def _nothing_loaded(*args: Any) -> Any:
+    raise RuntimeError("no model is loaded")
+
+
+def _plain(model: torch.nn.Module) -> Callable[..., Any]:
+    return model
+
+
+def _compiled(model: torch.nn.Module) -> Callable[..., Any]:
+    return torch.compile(model, dynamic=False)
+
+
+def _graphed(model: torch.nn.Module) -> Callable[..., Any]:
+    from kernelwright.judge import channel_cuda
+
+    return channel_cuda.Graphed(model)
+
+
+VARIANTS: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
+    "plain": _plain,
+    "compile": _compiled,
+    "graph": _graphed,
+}
