@@ -804,15 +804,7 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     good = [line for line in lines if line.get("check") in ("integers", "layouts") and not line["wrong"]]
     special = sum(1 for line in lines if line.get("check") == "special")
     yield f"{len(good)} checks of integers and layouts exact; {special} special cases run"
-    yield "error over eager's (rms / worst):"
-    for line in lines:
-        if line.get("check") in ("k", "hostile", "half error"):
-            where = line.get("label") or f"{line.get('k', '')} {line['kind']}"
-            ratios = [
-                f"{name} {ratio(e[0], line['eager'][0])}/{ratio(e[1], line['eager'][1])}"
-                for name, e in line["ours"].items()
-            ]
-            yield f"  {where:24s} {line['eager'][0]:.2e}  " + "  ".join(ratios)
+    yield from error_rows(lines)
     yield "ms (times eager's speed, share of the floor):"
     for line in lines:
         if line.get("check") == "time":
@@ -823,6 +815,28 @@ def table(lines: list[dict[str, Any]]) -> Iterator[str]:
                 if name != "eager"
             ]
             yield f"  {line['label']:34s} eager {eager:.4f}  " + "  ".join(ours)
+
+
+def error_rows(lines: list[dict[str, Any]]) -> Iterator[str]:
+    """Ratios of rms errors; a worst element that is worse than eager's by more than a half is shown too."""
+    yield "rms error over eager's (k: rand x kaiming, rand x rand, randn):"
+    by_k: dict[int, dict[str, list[str]]] = {}
+    for line in lines:
+        shown = {name: shown_ratio(error, line["eager"]) for name, error in line.get("ours", {}).items()}
+        if line.get("check") == "k" and line["kind"] != "the linear layer":
+            for name, text in shown.items():
+                by_k.setdefault(line["k"], {}).setdefault(name, []).append(text)
+    for k, columns in by_k.items():
+        yield f"  {k:6d}  " + "; ".join(f"{name} {' '.join(texts)}" for name, texts in columns.items())
+    for line in lines:
+        if line.get("check") in ("hostile", "half error") or line.get("kind") == "the linear layer":
+            shown = {name: shown_ratio(error, line["eager"]) for name, error in line["ours"].items()}
+            yield f"  {line.get('label') or line['kind']:24s} " + "; ".join(f"{n} {text}" for n, text in shown.items())
+
+
+def shown_ratio(ours: list[float], eager: list[float]) -> str:
+    worse = not ours[1] <= 1.5 * eager[1]
+    return ratio(ours[0], eager[0]) + (f" (worst {ratio(ours[1], eager[1])})" if worse else "")
 
 
 def ratio(a: float, b: float) -> str:

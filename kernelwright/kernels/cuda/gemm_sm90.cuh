@@ -243,25 +243,46 @@ KW_DEVICE bool all_finite(const float (&v)[4]) {
   return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
 
-// Element (m, n) in plain float32, by a whole warp: every lane gets it. NaN is final, so it ends the sum.
-KW_DEVICE float plain_dot(const Problem& problem, int batch, int m, int n, int lane) {
-  const int w_batch = problem.w.batches == 1 ? 0 : batch;
+// Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final, so it ends the sums.
+KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
+  const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
   const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
-  const __half* w = problem.w.pairs + ((int64_t)w_batch * problem.n + n) * problem.w.padded_k * 2;
-  const float inverse = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + n];
-  float sum = 0.f;
+  const __half* w[4];
+  float inverse[4];
+#pragma unroll
+  for (int c = 0; c < 4; c++) {
+    const int row = min(n + c, problem.n - 1);
+    w[c] = problem.w.pairs + ((int64_t)w_batch * problem.n + row) * padded_k * 2;
+    inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
+    sum[c] = 0.f;
+  }
 #pragma unroll 1
-  for (int base = 0; base < problem.w.padded_k; base += 256) {
-#pragma unroll 4
-    for (int position = base + lane; position < min(base + 256, problem.w.padded_k); position += 32) {
-      const int k = split::k_of_position(position);
-      if (k < problem.k) sum = fmaf(a[k], split::packed_value(w, position, inverse), sum);
+  for (int first = 0; first < padded_k; first += 256) {
+    const int position = first + lane * 8;  // eight neighbours of the packed order
+    if (position < padded_k) {
+      float x[8];
+#pragma unroll
+      for (int i = 0; i < 8; i++) {
+        const int k = split::k_of_position(position + i);
+        x[i] = k < problem.k ? a[k] : 0.f;
+      }
+#pragma unroll
+      for (int c = 0; c < 4; c++) {
+        float value[8];
+        split::packed_values(value, w[c], position, inverse[c]);
+#pragma unroll
+        for (int i = 0; i < 8; i++) sum[c] = fmaf(x[i], value[i], sum[c]);
+      }
     }
-    if (__any_sync(~0u, sum != sum)) break;
+    bool ended = true;
+#pragma unroll
+    for (int c = 0; c < 4; c++) ended = ended && __any_sync(~0u, sum[c] != sum[c]);
+    if (ended) break;
   }
 #pragma unroll
-  for (int step = 16; step; step >>= 1) sum += __shfl_xor_sync(~0u, sum, step);
-  return sum;
+  for (int c = 0; c < 4; c++)
+#pragma unroll
+    for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
 }
 
 template <class Config>
@@ -274,12 +295,9 @@ KW_DEVICE void correct(float (&v)[4]) {
 // Four neighbours at (m, n), which some lane found not finite, again.
 template <class Epilogue>
 KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n, int lane) {
-  float mine[1] = {0.f};
-#pragma unroll 1
-  for (int i = 0; i < 4 && n + i < problem.n; i++) {
-    const float value = plain_dot(problem, batch, m, n + i, lane);
-    if (lane == i) mine[0] = value;
-  }
+  float sum[4];
+  plain_dots(sum, problem, batch, m, n, lane);
+  const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
   if (lane < 4 && n + lane < problem.n) Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
 }
 
@@ -442,7 +460,7 @@ struct PartConfig : Config {
 };
 
 template <class Config, class Epilogue>
-__global__ void __launch_bounds__(256, 4) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
+__global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
                                                  const __grid_constant__ typename Epilogue::Args args) {
   const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m, index = blockIdx.x * (int64_t)256 + threadIdx.x;
   const int64_t row = index / fours;

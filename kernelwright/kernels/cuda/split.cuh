@@ -69,10 +69,17 @@ __host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches) {
   return ((int64_t)rows * view.padded_k * 4 + (int64_t)view.padded_rows * 8) * batches;
 }
 
-// The value a pair stands for. Float32 arithmetic on it is what tiles with Inf, NaN or overflow are computed with.
-KW_DEVICE float packed_value(const __half* row, int position, float inverse) {
+// What eight neighbouring pairs stand for, `position` a multiple of 8.
+KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position, float inverse) {
   const __half* block = row + (position / packed_block) * (2 * packed_block) + position % packed_block;
-  return (__half2float(block[0]) + __half2float(block[packed_block])) * inverse;
+  const uint4 hi = *(const uint4*)block, lo = *(const uint4*)(block + packed_block);
+  const uint32_t high[4] = {hi.x, hi.y, hi.z, hi.w}, low[4] = {lo.x, lo.y, lo.z, lo.w};
+#pragma unroll
+  for (int i = 0; i < 4; i++) {
+    const float2 h = __half22float2(*reinterpret_cast<const __half2*>(&high[i])), l = __half22float2(*reinterpret_cast<const __half2*>(&low[i]));
+    values[2 * i] = (h.x + l.x) * inverse;
+    values[2 * i + 1] = (h.y + l.y) * inverse;
+  }
 }
 
 // Four neighbours of K, from a multiple of 4, to their places. lo of Inf or NaN would be NaN: it is 0, hi tells.
