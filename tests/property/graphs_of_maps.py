@@ -1,14 +1,16 @@
-"""Random graphs of Maps and views, for hypothesis: leaves of edge values, functions and views drawn on top of them."""
+"""Random graphs of Maps and views: a seed and a vocabulary come in; a graph and tensors for its inputs go out.
+
+A graph of n steps begins like the one of n + 1 steps and the same seed, so that hypothesis can look for the shortest
+one that fails.
+"""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from random import Random
 
 import torch
-from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn
 
 from kernelwright.ir.dtypes import DType, bool_
 from kernelwright.ir.nodes import Broadcast, Graph, Input, Map, Node, Permute, Reshape, Shape, Slice
@@ -27,33 +29,30 @@ class Vocabulary:
     casts: tuple[DType, ...] = ()
 
 
-@st.composite
-def graphs(draw: DrawFn, words: Vocabulary, steps: int = 20) -> Graph:
-    """Leaves, then a number of steps, each a function or a view of what there is; the last one is an output."""
-    nodes: list[Node] = list(draw(leaves(words)))
-    inputs = tuple(n for n in nodes if isinstance(n, Input))
-    for _ in range(draw(st.integers(steps // 2, steps))):
-        nodes.append(draw(maps(words, nodes) if draw(st.integers(0, 9)) < 7 else views(nodes)))
-    others = draw(st.lists(st.sampled_from(nodes[len(inputs) :]), max_size=2))
+def random_graph(seed: int, steps: int, words: Vocabulary) -> Graph:
+    """Leaves, then so many steps, each a function or a view of what there is; the last one is an output."""
+    rng = Random(seed)
+    inputs = random_leaves(rng, words)
+    nodes: list[Node] = list(inputs)
+    for _ in range(steps):
+        nodes.append(random_map(rng, words, nodes) if rng.random() < 0.7 else random_view(rng, recent(rng, nodes)))
+    others = [rng.choice(nodes[len(inputs) :]) for _ in range(rng.choice((0, 0, 1, 2)))]
     return Graph(inputs, (nodes[-1], *others), (), 0)
 
 
-def recent(nodes: Sequence[Node]) -> st.SearchStrategy[Node]:
+def random_leaves(rng: Random, words: Vocabulary) -> tuple[Input, ...]:
+    shapes = [random_shape(rng) for _ in range(2)]
+    numbers = [Input(f"x{i}", i, s, words.dtype, (0,) * len(s)) for i, s in enumerate(shapes)]
+    return (*numbers, Input("mask", 2, shapes[0], bool_, (0,) * len(shapes[0])))
+
+
+def random_shape(rng: Random) -> Shape:
+    return tuple(rng.choice((1, 2, 2, 3, 4)) for _ in range(rng.choice((0, 1, 2, 2, 3, 3))))
+
+
+def recent(rng: Random, nodes: Sequence[Node]) -> Node:
     """Mostly one of the last two, so that functions meet functions and views meet views."""
-    last: st.SearchStrategy[Node] = st.sampled_from(nodes[-2:])
-    return last | last | st.sampled_from(nodes)
-
-
-@st.composite
-def leaves(draw: DrawFn, words: Vocabulary) -> list[Node]:
-    shapes = draw(st.lists(shape_strategy(), min_size=2, max_size=3))
-    found: list[Node] = [Input(f"x{i}", i, s, words.dtype, (0,) * len(s)) for i, s in enumerate(shapes)]
-    found.append(Input("mask", len(shapes), shapes[0], bool_, (0,) * len(shapes[0])))
-    return found
-
-
-def shape_strategy() -> st.SearchStrategy[Shape]:
-    return st.lists(st.sampled_from((1, 2, 3, 4)), min_size=0, max_size=3).map(tuple)
+    return rng.choice(nodes[-2:] if rng.random() < 0.7 else nodes)
 
 
 def tensors(graph: Graph, words: Vocabulary) -> list[torch.Tensor]:
@@ -66,39 +65,34 @@ def tensors(graph: Graph, words: Vocabulary) -> list[torch.Tensor]:
     return found
 
 
-@st.composite
-def maps(draw: DrawFn, words: Vocabulary, nodes: Sequence[Node]) -> Node:
-    """One scalar function on operands of one dtype; a mask where `where` needs one."""
-    first = draw(recent(nodes))
-    if words.casts and draw(st.integers(0, 5)) == 0:
-        return Map("cast", (first,), draw(st.sampled_from(words.casts)))
+def random_map(rng: Random, words: Vocabulary, nodes: Sequence[Node]) -> Node:
+    """One scalar function on operands of one dtype, numbers among them; `where` takes a mask."""
+    first = recent(rng, nodes)
+    if words.casts and rng.random() < 0.3:
+        return Map("cast", (first,), rng.choice(words.casts))
     usable = [fn for fn in words.functions if first.dtype.kind in SCALARS[fn].accepts]
-    if not usable:
-        return Map("logical_not", (first,))
-    fn = draw(st.sampled_from(usable))
-    arity = SCALARS[fn].arity
+    fn = rng.choice(usable) if usable else "logical_not"
     same = [n for n in nodes if n.dtype is first.dtype]
-    masks = [n for n in nodes if n.dtype is bool_]
-    numbers = st.sampled_from(words.constants).map(lambda value: constant(value, first.dtype))
-    args = [first, *(draw(numbers if draw(st.booleans()) else recent(same)) for _ in range(arity - 1))]
-    if arity == 2 and draw(st.integers(0, 3)) == 0:
+    args = [first]
+    while len(args) < SCALARS[fn].arity:
+        number = constant(rng.choice(words.constants), first.dtype)
+        args.append(number if rng.random() < 0.5 else recent(rng, same))
+    if len(args) == 2 and rng.random() < 0.3:
         args.reverse()
     if fn == "where":
-        args[0] = draw(st.sampled_from(masks))
+        rng.shuffle(args)
+        args[0] = rng.choice([constant(rng.random() < 0.5, bool_), *(n for n in nodes if n.dtype is bool_)])
     return Map(fn, agreed(args))
 
 
 def agreed(args: Sequence[Node]) -> tuple[Node, ...]:
-    """The operands under one shape: broadcast together if they can be, else cut to their first elements."""
+    """The operands under one shape: broadcast together if they can be, else cut to their first element."""
     shape: Shape = ()
     result: list[Node] = []
     for arg in args:
         both = together(shape, arg.shape)
-        if both is None:
-            arg = Reshape(Slice(arg, (0,) * len(arg.shape), (1,) * len(arg.shape), (1,) * len(arg.shape)), ())
-        else:
-            shape = both
-        result.append(arg)
+        shape = shape if both is None else both
+        result.append(first_element(arg) if both is None else arg)
     return tuple(a if a.shape in ((), shape) else Broadcast(a, shape) for a in result)
 
 
@@ -109,48 +103,38 @@ def together(a: Shape, b: Shape) -> Shape | None:
         return None
 
 
-@st.composite
-def views(draw: DrawFn, nodes: Sequence[Node]) -> Node:
-    x = draw(recent(nodes))
-    kind = draw(st.sampled_from(("reshape", "permute", "broadcast", "slice")))
+def first_element(x: Node) -> Node:
+    rank = len(x.shape)
+    return Reshape(Slice(x, (0,) * rank, (1,) * rank, (1,) * rank), ())
+
+
+def random_view(rng: Random, x: Node) -> Node:
+    kind = rng.choice(("reshape", "permute", "broadcast", "slice"))
     if kind == "reshape":
-        return Reshape(x, draw(shapes_of_size(x.size)))
+        return Reshape(x, random_factors(rng, x.size))
     if kind == "permute":
-        return Permute(x, tuple(draw(st.permutations(range(len(x.shape))))))
-    if kind == "broadcast":
-        return Broadcast(x, draw(wider_shapes(x.shape)))
-    return draw(slices(x))
+        return Permute(x, tuple(rng.sample(range(len(x.shape)), len(x.shape))))
+    if kind == "broadcast" and x.size < 200:
+        extents = [rng.choice((1, 2, 3)) if e == 1 else e for e in x.shape]
+        return Broadcast(x, (*((rng.choice((1, 2)),) if len(extents) < 4 else ()), *extents))
+    return random_slice(rng, x)
 
 
-@st.composite
-def shapes_of_size(draw: DrawFn, size: int) -> Shape:
+def random_factors(rng: Random, size: int) -> Shape:
     """The size split into factors, with ones anywhere."""
     extents: list[int] = []
     while size > 1 and len(extents) < 3:
-        extent = draw(st.sampled_from([d for d in range(1, size + 1) if size % d == 0]))
-        extents.append(extent)
-        size //= extent
-    if size > 1 or not draw(st.booleans()):
-        extents.append(size)
-    return tuple(extents) if math.prod(extents) * 1 else (0,)
+        extents.append(rng.choice([d for d in range(1, size + 1) if size % d == 0]))
+        size //= extents[-1]
+    return (*extents, size) if size > 1 or rng.random() < 0.5 else tuple(extents)
 
 
-@st.composite
-def wider_shapes(draw: DrawFn, shape: Shape) -> Shape:
-    extents = [draw(st.sampled_from((1, 2, 3))) if e == 1 and draw(st.booleans()) else e for e in shape]
-    if len(extents) < 4 and draw(st.booleans()):
-        extents.insert(0, draw(st.sampled_from((1, 2))))
-    return tuple(extents)
-
-
-@st.composite
-def slices(draw: DrawFn, x: Node) -> Node:
+def random_slice(rng: Random, x: Node) -> Node:
     starts, steps, extents = [], [], []
     for whole in x.shape:
-        start = draw(st.integers(0, max(whole - 1, 0)))
-        step = draw(st.sampled_from((1, 1, 2)))
+        start, step = (0, 1) if rng.random() < 0.5 else (rng.randrange(whole), rng.choice((1, 1, 2)))
         most = (whole - start + step - 1) // step
         starts.append(start)
         steps.append(step)
-        extents.append(draw(st.integers(1, most)) if most > 0 else 0)
+        extents.append(most if rng.random() < 0.6 else rng.randint(1, most))
     return Slice(x, tuple(starts), tuple(steps), tuple(extents))
