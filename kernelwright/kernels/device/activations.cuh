@@ -48,7 +48,7 @@ template <typename T> KW_DEVICE T sigmoid(T x) {
 }
 
 // kw: logsigmoid
-template <typename T> KW_DEVICE T logsigmoid(T x) { return (x < 0 ? x : T(0)) - log1p(exp(-abs(x))); }
+template <typename T> KW_DEVICE T logsigmoid(T x) { return (x < 0 ? x : T(0)) - log1p_fraction(exp(-abs(x))); }
 
 // kw: silu
 template <typename T> KW_DEVICE T silu(T x) { return x / (T(1) + exp(-x)); }
@@ -63,7 +63,7 @@ template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w
 // kw: softplus
 template <typename T> KW_DEVICE T softplus(T x, T beta, T threshold) {  // ln(1 + e^(beta x)) / beta
     const T t = x * beta;
-    const T y = ((t > 0 ? t : T(0)) + log1p(exp(-abs(t)))) / beta;
+    const T y = ((t > 0 ? t : T(0)) + log1p_fraction(exp(-abs(t)))) / beta;
     return t > threshold ? x : y;
 }
 
@@ -105,7 +105,7 @@ KW_DEVICE float gelu_erf(float x) {  // from the upper tail: e^(-x^2 / 2) times 
 
 // kw: gelu_tanh
 template <typename T> KW_DEVICE T gelu_tanh(T x) {  // (1 + tanh(u)) / 2 = 1 / (1 + e^(-2u)), u = sqrt(2/pi) (x + 0.044715 x^3)
-    return x / (T(1) + exp(x * (T(-1.5957691216057308) - T(0.07135481627260025) * (x * x))));
+    return x / (T(1) + exp(x * fma(x * x, T(-0.07135481627260025), T(-1.5957691216057308))));
 }
 
 // kw: tanhshrink

@@ -5,18 +5,7 @@
 #pragma once
 
 // kw: int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t
-#ifdef __CUDACC_RTC__  // NVRTC has no host headers
-using int8_t = signed char;
-using int16_t = short;
-using int32_t = int;
-using int64_t = long long;
-using uint8_t = unsigned char;
-using uint16_t = unsigned short;
-using uint32_t = unsigned int;
-using uint64_t = unsigned long long;
-#else
 #include <cstdint>
-#endif
 
 // kw: KW_DEVICE
 #ifdef __CUDACC__

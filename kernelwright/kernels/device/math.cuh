@@ -140,8 +140,7 @@ KW_DEVICE float log_reduced(float f) {
     q = fma(q, f, 0.20002078f);
     q = fma(q, f, -0.2500001f);
     q = fma(q, f, 0.33333313f);
-    const float square = f * f;
-    return fma(q * f - 0.5f, square, f);
+    return fma(fma(q, f, -0.5f), f * f, f);
 }
 #endif
 
@@ -206,20 +205,33 @@ KW_DEVICE float log1p(float x) {
 KW_DEVICE double log1p(double x) { return __builtin_log1p(x); }
 #endif
 
+// kw: log1p_fraction
+// ln(1 + x) for 0 <= x <= 1.
+#ifdef __CUDACC__
+KW_DEVICE float log1p_fraction(float x) { return ::log1pf(x); }
+KW_DEVICE double log1p_fraction(double x) { return ::log1p(x); }
+#else
+KW_DEVICE float log1p_fraction(float x) {
+    const bool upper = x > 0.41421357f;  // above sqrt(2) - 1, ln(2) + ln((1 + x) / 2)
+    return (upper ? 0.693147182f : 0.0f) + log_reduced(upper ? fma(x, 0.5f, -0.5f) : x);
+}
+KW_DEVICE double log1p_fraction(double x) { return __builtin_log1p(x); }
+#endif
+
 // kw: exp_wide
 #ifndef __CUDACC__
 // e^x for |x| < 700, to 2^-34.
 KW_DEVICE double exp_wide(double x) {
-    const double shifted = x * 1.4426950408889634 + 0x1.8p52;
+    const double shifted = fma(x, 1.4426950408889634, 0x1.8p52);
     const double n = shifted - 0x1.8p52;
-    const double r = x - n * 0x1.62e42fefp-1 - n * 0x1.473de6af278edp-34;
+    const double r = fma(n, -0x1.473de6af278edp-34, fma(n, -0x1.62e42fefp-1, x));
     double q = 0.000197902926076;
-    q = q * r + 0.00139447532301;
-    q = q * r + 0.0083334975558;
-    q = q * r + 0.0416662937019;
-    q = q * r + 0.166666658652;
-    q = q * r + 0.500000006802;
-    return (q * r * r + r + 1.0) * bits_double((double_bits(shifted) << 52) + 0x3ff0000000000000);
+    q = fma(q, r, 0.00139447532301);
+    q = fma(q, r, 0.0083334975558);
+    q = fma(q, r, 0.0416662937019);
+    q = fma(q, r, 0.166666658652);
+    q = fma(q, r, 0.500000006802);
+    return fma(fma(q, r, 1.0), r, 1.0) * bits_double((double_bits(shifted) << 52) + 0x3ff0000000000000);
 }
 #endif
 
@@ -233,11 +245,11 @@ KW_DEVICE double log_wide(double x) {
     const double s = (m - 1.0) / (m + 1.0);  // ln(m) = 2 atanh(s), |s| <= 0.1716
     const double z = s * s;
     double q = 0.19586848177;
-    q = q * z + 0.221760119547;
-    q = q * z + 0.285721131413;
-    q = q * z + 0.399999955864;
-    q = q * z + 0.666666666759;
-    return n * 0.6931471805599453 + (q * z * s + 2.0 * s);
+    q = fma(q, z, 0.221760119547);
+    q = fma(q, z, 0.285721131413);
+    q = fma(q, z, 0.399999955864);
+    q = fma(q, z, 0.666666666759);
+    return fma(n, 0.6931471805599453, fma(q * z, s, s + s));
 }
 #endif
 
@@ -284,7 +296,7 @@ KW_DEVICE double pow(double base, double exponent) { return __builtin_pow(base, 
 // kw: log_add_exp
 // ln(e^a + e^b); equal infinities have no difference.
 template <typename T> KW_DEVICE T log_add_exp(T a, T b) {
-    const T apart = (a > b ? a : b) + log1p(exp(-abs(a - b)));
+    const T apart = (a > b ? a : b) + log1p_fraction(exp(-abs(a - b)));
     return a == b ? a + T(0.6931471805599453) : apart;
 }
 
@@ -340,7 +352,7 @@ KW_DEVICE float tanh(float x) {
     q = fma(q, z, 0.13332437f);
     q = fma(q, z, -0.33333313f);
     const float small = fma(q * z, x, x);
-    return abs(x) < 0.55f ? small : copysign(large, x);
+    return copysign(abs(x) < 0.55f ? small : large, x);
 }
 KW_DEVICE double tanh(double x) { return __builtin_tanh(x); }
 #endif
@@ -352,7 +364,7 @@ KW_DEVICE double asinh(double x) { return ::asinh(x); }
 #else
 KW_DEVICE float asinh(float x) {
     const double a = abs(x);
-    const float y = copysign(float(log_wide(a + sqrt(a * a + 1.0))), x);
+    const float y = copysign(float(log_wide(a + sqrt(fma(a, a, 1.0)))), x);
     return (a > 0x1p-13) & isfinite(x) ? y : x;
 }
 KW_DEVICE double asinh(double x) { return __builtin_asinh(x); }
@@ -365,7 +377,7 @@ KW_DEVICE double acosh(double x) { return ::acosh(x); }
 #else
 KW_DEVICE float acosh(float x) {
     const double a = x;
-    const float y = float(log_wide(a + sqrt(a * a - 1.0)));
+    const float y = float(log_wide(a + sqrt(fma(a, a, -1.0))));
     return x < 1.0f ? __builtin_nanf("") : isfinite(x) ? y : x;
 }
 KW_DEVICE double acosh(double x) { return __builtin_acosh(x); }
@@ -419,10 +431,10 @@ KW_DEVICE Quadrant quadrant(float x) {
 KW_DEVICE double sin_reduced(double r) {  // |r| <= pi/4
     const double z = r * r;
     double q = 2.71808504633e-06;
-    q = q * z - 0.000198393084766;
-    q = q * z + 0.00833332929325;
-    q = q * z - 0.166666666407;
-    return q * z * r + r;
+    q = fma(q, z, -0.000198393084766);
+    q = fma(q, z, 0.00833332929325);
+    q = fma(q, z, -0.166666666407);
+    return fma(q * z, r, r);
 }
 #endif
 
@@ -431,10 +443,10 @@ KW_DEVICE double sin_reduced(double r) {  // |r| <= pi/4
 KW_DEVICE double cos_reduced(double r) {  // |r| <= pi/4
     const double z = r * r;
     double q = 2.43831401608e-05;
-    q = q * z - 0.00138866771056;
-    q = q * z + 0.0416666202132;
-    q = q * z - 0.499999996932;
-    return q * z + 1.0;
+    q = fma(q, z, -0.00138866771056);
+    q = fma(q, z, 0.0416666202132);
+    q = fma(q, z, -0.499999996932);
+    return fma(q, z, 1.0);
 }
 #endif
 
@@ -486,17 +498,17 @@ KW_DEVICE double atan2_wide(double y, double x) {
     const double t = (steep ? ax : ay) / (steep ? ay : ax);
     const double z = t * t;
     double q = -0.000697921798537;
-    q = q * z + 0.00492616454194;
-    q = q * z - 0.0162990003908;
-    q = q * z + 0.034475279445;
-    q = q * z - 0.0545154776427;
-    q = q * z + 0.0725941246481;
-    q = q * z - 0.089854305396;
-    q = q * z + 0.110945019274;
-    q = q * z - 0.142841670328;
-    q = q * z + 0.199999272331;
-    q = q * z - 0.333333321336;
-    const double flat = q * z * t + t;
+    q = fma(q, z, 0.00492616454194);
+    q = fma(q, z, -0.0162990003908);
+    q = fma(q, z, 0.034475279445);
+    q = fma(q, z, -0.0545154776427);
+    q = fma(q, z, 0.0725941246481);
+    q = fma(q, z, -0.089854305396);
+    q = fma(q, z, 0.110945019274);
+    q = fma(q, z, -0.142841670328);
+    q = fma(q, z, 0.199999272331);
+    q = fma(q, z, -0.333333321336);
+    const double flat = fma(q * z, t, t);
     const double first = steep ? 1.5707963267948966 - flat : flat;
     return copysign(x < 0 ? 3.141592653589793 - first : first, y);
 }
@@ -579,18 +591,18 @@ KW_DEVICE double erfc_wide(double a) {
     const double b = a > 10.1 ? 10.1 : a;  // erfc(10.1) is 0 as a float
     const double t = (b - 3.0) / (b + 3.0);
     double p = 3.32389633292e-05;
-    p = p * t + 0.000127137790073;
-    p = p * t - 0.000126347472994;
-    p = p * t - 0.000790084812389;
-    p = p * t + 0.00189400872038;
-    p = p * t + 0.00253347530713;
-    p = p * t - 0.0237709964694;
-    p = p * t + 0.0683073907822;
-    p = p * t - 0.119273657229;
-    p = p * t + 0.129645198698;
-    p = p * t - 0.0475622938795;
-    p = p * t - 0.135621106829;
-    p = p * t + 1.25300805827;
+    p = fma(p, t, 0.000127137790073);
+    p = fma(p, t, -0.000126347472994);
+    p = fma(p, t, -0.000790084812389);
+    p = fma(p, t, 0.00189400872038);
+    p = fma(p, t, 0.00253347530713);
+    p = fma(p, t, -0.0237709964694);
+    p = fma(p, t, 0.0683073907822);
+    p = fma(p, t, -0.119273657229);
+    p = fma(p, t, 0.129645198698);
+    p = fma(p, t, -0.0475622938795);
+    p = fma(p, t, -0.135621106829);
+    p = fma(p, t, 1.25300805827);
     return p / (1.0 + 2.0 * b) * exp_wide(-b * b);
 }
 #endif
@@ -614,29 +626,29 @@ KW_DEVICE double erfinv_wide(double x) {
     const double w = -log_wide((1.0 - x) * (1.0 + x));
     const double c = w - 2.5;
     double central = 1.32866635779e-10;  // w <= 5
-    central = central * c + 4.3705495958e-10;
-    central = central * c - 1.10233413692e-08;
-    central = central * c + 1.64568175043e-08;
-    central = central * c + 4.79699621064e-07;
-    central = central * c - 3.42600956107e-06;
-    central = central * c - 4.99876178057e-06;
-    central = central * c + 0.000218263550313;
-    central = central * c - 0.00125270487475;
-    central = central * c - 0.00417732462813;
-    central = central * c + 0.246640275785;
-    central = central * c + 1.50140935169;
+    central = fma(central, c, 4.3705495958e-10);
+    central = fma(central, c, -1.10233413692e-08);
+    central = fma(central, c, 1.64568175043e-08);
+    central = fma(central, c, 4.79699621064e-07);
+    central = fma(central, c, -3.42600956107e-06);
+    central = fma(central, c, -4.99876178057e-06);
+    central = fma(central, c, 0.000218263550313);
+    central = fma(central, c, -0.00125270487475);
+    central = fma(central, c, -0.00417732462813);
+    central = fma(central, c, 0.246640275785);
+    central = fma(central, c, 1.50140935169);
     const double s = sqrt(w) - 3.0;
     double tail = -2.94301648852e-05;  // 5 <= w <= 16.7, which 1 - 2^-24 does not reach
-    tail = tail * s + 0.00016039754357;
-    tail = tail * s - 0.000277541611916;
-    tail = tail * s - 0.000119849823829;
-    tail = tail * s + 0.00147509442772;
-    tail = tail * s - 0.00356717443399;
-    tail = tail * s + 0.00568771153688;
-    tail = tail * s - 0.00764275072984;
-    tail = tail * s + 0.00944530158956;
-    tail = tail * s + 1.00167523605;
-    tail = tail * s + 2.83297680148;
+    tail = fma(tail, s, 0.00016039754357);
+    tail = fma(tail, s, -0.000277541611916);
+    tail = fma(tail, s, -0.000119849823829);
+    tail = fma(tail, s, 0.00147509442772);
+    tail = fma(tail, s, -0.00356717443399);
+    tail = fma(tail, s, 0.00568771153688);
+    tail = fma(tail, s, -0.00764275072984);
+    tail = fma(tail, s, 0.00944530158956);
+    tail = fma(tail, s, 1.00167523605);
+    tail = fma(tail, s, 2.83297680148);
     return x * (w < 5.0 ? central : tail);
 }
 #endif
@@ -652,11 +664,16 @@ KW_DEVICE float erfinv(float x) {
     return abs(x) < 1.0f ? inside : edge;
 }
 KW_DEVICE double erfinv(double x) {
-    double y = erfinv_wide(x);
-    for (int i = 0; i < 2; ++i)  // Newton's method, twice as many digits each time
-        y -= (__builtin_erf(y) - x) / (1.1283791670955126 * __builtin_exp(-y * y));
-    const double edge = abs(x) == 1.0 ? copysign(__builtin_inf(), x) : __builtin_nan("");
-    return abs(x) < 1.0 ? y : edge;
+    const double a = abs(x);
+    const double w = -__builtin_log((1.0 - a) * (1.0 + a));
+    double y = w < 16.0 ? erfinv_wide(a) : sqrt(w - 0.5 * __builtin_log(0.7853981633974483 * w));
+    for (int i = 0; i < 3; ++i) {  // Halley's method triples the digits; erfc has those that erf lacks near 1
+        const double off = a < 0.5 ? __builtin_erf(y) - a : (1.0 - a) - __builtin_erfc(y);
+        const double step = off / (1.1283791670955126 * __builtin_exp(-y * y));
+        y -= step / (1.0 + y * step);
+    }
+    const double edge = a == 1.0 ? copysign(__builtin_inf(), x) : __builtin_nan("");
+    return a < 1.0 ? copysign(y, x) : edge;
 }
 #endif
 

@@ -19,6 +19,11 @@ template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N :
     KW_DEVICE T& operator[](int i) { return v[i]; }
     KW_DEVICE const T& operator[](int i) const { return v[i]; }
 };
+template <int N> struct alignas(N < 16 ? N : 16) Vec<bool, N> {  // as bytes: a loop that loads bool is not vectorised
+    uint8_t v[N];
+    KW_DEVICE uint8_t& operator[](int i) { return v[i]; }
+    KW_DEVICE bool operator[](int i) const { return v[i] != 0; }
+};
 
 // kw: fill
 template <int N, typename T> KW_DEVICE Vec<T, N> fill(T value) {
@@ -30,7 +35,7 @@ template <int N, typename T> KW_DEVICE Vec<T, N> fill(T value) {
 // kw: vec_convert
 template <typename To, typename From, int N> KW_DEVICE Vec<To, N> vec_convert(const Vec<From, N>& x) {
     Vec<To, N> y;
-    KW_LANES for (int i = 0; i < N; ++i) y.v[i] = convert<To>(x.v[i]);
+    KW_LANES for (int i = 0; i < N; ++i) y.v[i] = convert<To>(From(x[i]));
     return y;
 }
 
@@ -52,7 +57,7 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) { return *rein
 #else
 template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) {
     Vec<T, N> x;
-    KW_LANES for (int i = 0; i < N; ++i) x.v[i] = p[i];
+    __builtin_memcpy(&x, p, sizeof x);
     return x;
 }
 #endif
@@ -77,9 +82,7 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load_once(const T* p) { return 
 // N neighbours to p, which must be aligned as Vec<T, N> is.
 template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { *reinterpret_cast<Vec<T, N>*>(p) = x; }
 #else
-template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) {
-    KW_LANES for (int i = 0; i < N; ++i) p[i] = x.v[i];
-}
+template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { __builtin_memcpy(p, &x, sizeof x); }
 #endif
 
 // kw: store_once
