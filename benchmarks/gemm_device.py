@@ -25,7 +25,17 @@ from pathlib import Path
 from typing import Any
 
 HEADERS = Path(__file__).resolve().parent.parent / "kernelwright" / "kernels" / "cuda"
-NVCC = ["nvcc", "-O3", "-std=c++17", "-gencode=arch=compute_90a,code=sm_90a", "-Xptxas", "-v", "-Xcompiler", "-fPIC"]
+NVCC = [
+    "nvcc",
+    "-O3",
+    "-std=c++17",
+    "-fmad=false",
+    "-gencode=arch=compute_90a,code=sm_90a",
+    "-Xptxas",
+    "-v",
+    "-Xcompiler",
+    "-fPIC",
+]
 PHASES = {"exact": 45, "errors": 45, "special": 30, "times": 75, "half": 40}  # seconds each may take at most
 
 # --- what is built: one library for each config, sizes given at run time
@@ -65,7 +75,7 @@ SM90 = """
 {epilogues}
 struct Config {{
   static constexpr int tile_n = {tile_n}, promote = {promote}, splits = {splits}, vector = {vector}, raster = 16;
-  static constexpr bool restore_bias = {restore};
+  static constexpr bool undo_truncation = {restore};
 }};
 using namespace kw;
 extern "C" int run(const gemm_sm90::Operands* o, void* workspace, const Plain::Args* args, int relu, cudaStream_t s) {{

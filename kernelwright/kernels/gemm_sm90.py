@@ -61,6 +61,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"there is no {config.tile_n}-column tile that promotes every {config.promote}."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
+    if gemm.batches > 1 and gemm.a.batch_pitch == 0:
+        return "every batch has the same A, which the copy engine cannot say; give it as W or as one product."
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
     if max(gemm.m, gemm.n, gemm.k) * max(gemm.batches, 1) >= 2**31:
@@ -135,7 +137,7 @@ def _round_up(value: int, multiple: int) -> int:
 
 def packed_bytes(gemm: Gemm) -> int:
     """Packed W: 4 bytes an element of padded rows, a scale and a maximum for each padded row."""
-    return gemm.w_batches * (4 * gemm.n * _round_up(gemm.k, 64) + 8 * _round_up(gemm.n, 256))
+    return gemm.w_batches * (4 * gemm.n * _round_up(gemm.k, 64) + 8 * _round_up(gemm.n, 768))
 
 
 def copy_bytes(gemm: Gemm) -> int:
@@ -180,7 +182,7 @@ def _config_members(config: Config) -> str:
             "splits": config.splits,
             "vector": config.vector,
             "raster": RASTER,
-            "restore_bias": True,
+            "undo_truncation": True,
         }
     )
 

@@ -1,14 +1,14 @@
 // C = Epilogue(A W^T) on Hopper's float16 tensor cores with float32's accuracy: A [m, k] float32, W [n, k] packed.
 //
-// Every float32 is a pair hi + lo of float16 under a power-of-two scale (split.cuh). A chunk of k (`Config::promote`) is
-// three products, lo*hi, hi*lo, hi*hi, in one tensor-core sum, corrections first so that they are cut at their own size.
-// The sum then leaves the tensor core, which truncates, for a float32 register, which rounds ("promotion").
+// Every float32 is a pair hi + lo of float16 under a power-of-two scale (split.cuh). A chunk of k (`Config::promote`)
+// is three products, lo*hi, hi*lo, hi*hi, in one tensor-core sum, corrections first so that they are cut at their own
+// size. The sum then leaves the tensor core, which truncates, for a float32 register, which rounds ("promotion").
 //
 //   warp 0       one thread keeps the copy engine busy: a ring of 16 KB slots, A, then W, each slot freed on its own
 //   2 warpgroups 64 rows each: read A, find the scale of each row and chunk, split, multiply, promote; they take turns
 //
-// Inf, NaN and overflow: a result that is not finite is computed again in plain float32 by the warp that found it, in the
-// same launch, so no flag, no second kernel and no host is needed. docs/gemm.md has the reasons and the measurements.
+// Inf, NaN and overflow: a result that is not finite is computed again in plain float32 by the warp that found it, in
+// the same launch: no flag, no second kernel, no host. docs/gemm.md has the reasons and the measurements.
 #pragma once
 
 #include "gemm_epilogue.cuh"
@@ -20,12 +20,12 @@ using namespace kw::ptx90;
 
 // A build fixes these; the generated file writes such a struct.
 struct DefaultConfig {
-  static constexpr int tile_n = 256;        // columns of a tile: 128, 192 or 256
-  static constexpr int promote = 64;        // k between promotions: 32 or 64
-  static constexpr int splits = 1;          // parts of k, summed in a second kernel
-  static constexpr int vector = 4;          // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
-  static constexpr int raster = 16;         // tiles of a column strip that run together and share W through L2
-  static constexpr bool restore_bias = true;  // give back, on average, what the tensor core's truncation took
+    static constexpr int tile_n = 256;          // columns of a tile: 128, 192 or 256
+    static constexpr int promote = 64;          // k between promotions: 32 or 64
+    static constexpr int splits = 1;            // parts of k, summed in a second kernel
+    static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
+    static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
+    static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
 };
 
 constexpr int tile_m = 128, k_of_slot = 32;
@@ -34,520 +34,532 @@ constexpr int threads = 384, consumer_warps = 8;
 constexpr int smem_bytes = slots * slot_bytes + 1024;  // 1024: the 128-byte swizzle repeats every 8 rows of 128 bytes
 
 // Sizes that follow from a Config.
-template <class Config>
-struct Sizes {
-  static constexpr int wgmma_n = Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
-  static constexpr int blocks = Config::tile_n / wgmma_n;          // column blocks of a tile, one W slot high
-  static constexpr int k_slots = Config::promote / k_of_slot;      // slots of one operand in a chunk
-  static constexpr int chunk_slots = k_slots * (1 + blocks);
-  static constexpr int steps = Config::promote / 16;               // wgmma steps along k for each product
-  static_assert(Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256, "tile_n is 128, 192 or 256");
-  static_assert(Config::promote == 32 || Config::promote == 64, "promote is 32 or 64");
-  static_assert(Config::vector == 1 || Config::vector == 2 || Config::vector == 4, "vector is 1, 2 or 4");
-  static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
+template <class Config> struct Sizes {
+    static constexpr int wgmma_n = Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
+    static constexpr int blocks = Config::tile_n / wgmma_n;      // column blocks of a tile, one W slot high
+    static constexpr int k_slots = Config::promote / k_of_slot;  // slots of one operand in a chunk
+    static constexpr int chunk_slots = k_slots * (1 + blocks);
+    static constexpr int steps = Config::promote / 16;  // wgmma steps along k for each product
+    static_assert(Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256, "tile_n is 128, 192 or 256");
+    static_assert(Config::promote == 32 || Config::promote == 64, "promote is 32 or 64");
+    static_assert(Config::vector == 1 || Config::vector == 2 || Config::vector == 4, "vector is 1, 2 or 4");
+    static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
 };
 
 struct Problem {
-  TensorMap a_map, w_map;
-  const float* a;                  // the same A, for results that are computed again
-  int64_t a_row_pitch, a_batch_pitch;
-  split::Packed w;
-  int m, n, k, batches;
+    TensorMap a_map, w_map;
+    const float* a;  // the same A, for results that are computed again
+    int64_t a_row_pitch, a_batch_pitch;
+    split::Packed w;
+    int m, n, k, batches;
 };
 
 // --- the ring of slots
 
 struct Cursor {
-  int slot;
-  uint32_t phase;
+    int slot;
+    uint32_t phase;
 };
 
 KW_DEVICE Cursor advance(Cursor at, int count) {
-  at.slot += count;
-  if (at.slot >= slots) {
-    at.slot -= slots;
-    at.phase ^= 1;
-  }
-  return at;
+    at.slot += count;
+    if (at.slot >= slots) {
+        at.slot -= slots;
+        at.phase ^= 1;
+    }
+    return at;
 }
 
 struct Ring {
-  uint32_t data, full, empty;  // shared-memory addresses
+    uint32_t data, full, empty;  // shared-memory addresses
 
-  KW_DEVICE uint32_t slot(Cursor at) const { return data + at.slot * slot_bytes; }
-  KW_DEVICE void wait_full(Cursor at) const { barrier_wait(full + at.slot * 8, at.phase); }
-  KW_DEVICE void wait_empty(Cursor at) const { barrier_wait(empty + at.slot * 8, at.phase ^ 1); }
-  KW_DEVICE void release(Cursor at, int lane) const {
-    if (lane == 0) barrier_arrive(empty + at.slot * 8);
-  }
-  KW_DEVICE void fill(Cursor at, const TensorMap* map, int bytes, int x, int y, int z) const {
-    wait_empty(at);
-    barrier_arrive_and_expect(full + at.slot * 8, bytes);
-    load_box(slot(at), map, full + at.slot * 8, x, y, z);
-  }
+    KW_DEVICE uint32_t slot(Cursor at) const { return data + at.slot * slot_bytes; }
+    KW_DEVICE void wait_full(Cursor at) const { barrier_wait(full + at.slot * 8, at.phase); }
+    KW_DEVICE void wait_empty(Cursor at) const { barrier_wait(empty + at.slot * 8, at.phase ^ 1); }
+    KW_DEVICE void release(Cursor at, int lane) const {
+        if (lane == 0) barrier_arrive(empty + at.slot * 8);
+    }
+    KW_DEVICE void fill(Cursor at, const TensorMap* map, int bytes, int x, int y, int z) const {
+        wait_empty(at);
+        barrier_arrive_and_expect(full + at.slot * 8, bytes);
+        load_box(slot(at), map, full + at.slot * 8, x, y, z);
+    }
 };
 
 // --- which tile, batch and part of k a block works on
 
 struct Work {
-  int m, n, batch, split;  // first row and column of the tile
+    int m, n, batch, split;  // first row and column of the tile
 };
 
-template <class Config>
-struct Schedule {
-  int tiles_m, tiles_n, per_batch, count, chunks;
+template <class Config> struct Schedule {
+    int tiles_m, tiles_n, per_batch, count, chunks;
 
-  KW_DEVICE explicit Schedule(const Problem& problem) {
-    tiles_m = (problem.m + tile_m - 1) / tile_m;
-    tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
-    per_batch = tiles_m * tiles_n;
-    count = per_batch * problem.batches * Config::splits;
-    chunks = (problem.k + Config::promote - 1) / Config::promote;
-  }
-  // Splits outermost, then batches; inside a batch strips of `raster` row tiles, column by column.
-  KW_DEVICE Work operator[](int index) const {
-    const int unit = index / per_batch, tile = index - unit * per_batch;
-    const int strip_tiles = Config::raster * tiles_n, strip = tile / strip_tiles, inside = tile - strip * strip_tiles;
-    const int height = min(Config::raster, tiles_m - strip * Config::raster), column = inside / height;
-    const int batches = count / (per_batch * Config::splits), split = Config::splits == 1 ? 0 : unit / batches;
-    return {(strip * Config::raster + inside - column * height) * tile_m, column * Config::tile_n, unit - split * batches, split};
-  }
-  KW_DEVICE int first_chunk(int split) const { return Config::splits == 1 ? 0 : (int)((int64_t)chunks * split / Config::splits); }
-  KW_DEVICE int end_chunk(int split) const { return Config::splits == 1 ? chunks : first_chunk(split + 1); }
+    KW_DEVICE explicit Schedule(const Problem& problem) {
+        tiles_m = (problem.m + tile_m - 1) / tile_m;
+        tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
+        per_batch = tiles_m * tiles_n;
+        count = per_batch * problem.batches * Config::splits;
+        chunks = (problem.k + Config::promote - 1) / Config::promote;
+    }
+    // Splits outermost, then batches; inside a batch strips of `raster` row tiles, column by column.
+    KW_DEVICE Work operator[](int index) const {
+        const int unit = index / per_batch, tile = index - unit * per_batch;
+        const int strip_tiles = Config::raster * tiles_n, strip = tile / strip_tiles;
+        const int inside = tile - strip * strip_tiles;
+        const int height = min(Config::raster, tiles_m - strip * Config::raster), column = inside / height;
+        const int batches = count / (per_batch * Config::splits), split = Config::splits == 1 ? 0 : unit / batches;
+        return {(strip * Config::raster + inside - column * height) * tile_m, column * Config::tile_n,
+                unit - split * batches, split};
+    }
+    KW_DEVICE int first_chunk(int split) const {
+        return Config::splits == 1 ? 0 : (int)((int64_t)chunks * split / Config::splits);
+    }
+    KW_DEVICE int end_chunk(int split) const { return Config::splits == 1 ? chunks : first_chunk(split + 1); }
 };
 
 // --- producer: one thread
 
-template <class Config>
-KW_DEVICE void produce(const Problem& problem, const Ring& ring) {
-  using S = Sizes<Config>;
-  const Schedule<Config> schedule(problem);
-  Cursor at = {0, 0};
-  for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
-    const Work work = schedule[index];
-    const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
-    for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
+template <class Config> KW_DEVICE void produce(const Problem& problem, const Ring& ring) {
+    using S = Sizes<Config>;
+    const Schedule<Config> schedule(problem);
+    Cursor at = {0, 0};
+    for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
+        const Work work = schedule[index];
+        const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
+        for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
 #pragma unroll 1
-      for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
-        ring.fill(at, &problem.a_map, tile_m * 128, (chunk * S::k_slots + i) * k_of_slot, work.m, work.batch);
+            for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
+                ring.fill(at, &problem.a_map, tile_m * 128, (chunk * S::k_slots + i) * k_of_slot, work.m, work.batch);
 #pragma unroll 1
-      for (int b = 0; b < S::blocks; b++)
+            for (int b = 0; b < S::blocks; b++)
 #pragma unroll 1
-        for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
-          ring.fill(at, &problem.w_map, S::wgmma_n * 128, (chunk * S::k_slots + i) * 2 * k_of_slot, work.n + b * S::wgmma_n, w_batch);
+                for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
+                    ring.fill(at, &problem.w_map, S::wgmma_n * 128, (chunk * S::k_slots + i) * 2 * k_of_slot,
+                              work.n + b * S::wgmma_n, w_batch);
+        }
     }
-  }
 }
 
 // --- consumers
 
-template <class Config>
-struct Fragments {  // a chunk of the thread's two rows of A, as wgmma wants it
-  uint32_t hi[Sizes<Config>::steps][4], lo[Sizes<Config>::steps][4];
+template <class Config> struct Fragments {  // a chunk of the thread's two rows of A, as wgmma wants it
+    uint32_t hi[Sizes<Config>::steps][4], lo[Sizes<Config>::steps][4];
 };
 
-// Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So ordered, the
-// eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
+// Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So ordered,
+// the eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
 KW_DEVICE int row_in_tile(int consumer, int warp, int lane) {
-  const int g = lane >> 2;
-  return consumer * 64 + warp * 16 + ((g >> 1) | ((g & 1) << 2));
+    const int g = lane >> 2;
+    return consumer * 64 + warp * 16 + ((g >> 1) | ((g & 1) << 2));
 }
 
 // Reads a chunk of A, frees its slots and splits it. undo[r]: the inverse scale of row r in this chunk.
 template <class Config>
-KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at, int row, int lane) {
-  using S = Sizes<Config>;
-  float v[S::steps][2][4];
+KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at, int row,
+                              int lane) {
+    using S = Sizes<Config>;
+    float v[S::steps][2][4];
 #pragma unroll
-  for (int i = 0; i < S::k_slots; i++) {
-    const Cursor here = advance(at, i);
-    ring.wait_full(here);
+    for (int i = 0; i < S::k_slots; i++) {
+        const Cursor here = advance(at, i);
+        ring.wait_full(here);
 #pragma unroll
-    for (int j = 0; j < 2; j++)
+        for (int j = 0; j < 2; j++)
 #pragma unroll
-      for (int r = 0; r < 2; r++) {
-        const int y = row + 8 * r;
-        const uint32_t address = ring.slot(here) + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4);
-        float(&x)[4] = v[i * 2 + j][r];
-        asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                     : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-                     : "r"(address)
-                     : "memory");
-      }
-    __syncwarp();
-    ring.release(here, lane);
-  }
-  float scale[2];
-#pragma unroll
-  for (int r = 0; r < 2; r++) {
-    float largest = 0.f;
-#pragma unroll
-    for (int i = 0; i < S::steps; i++)
-      largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v[i][r][0]), fabsf(v[i][r][1])), fmaxf(fabsf(v[i][r][2]), fabsf(v[i][r][3]))));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
-    largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
-    const uint32_t bits = split::scale_bits(largest);
-    scale[r] = split::scale_of(bits);
-    undo[r] = split::inverse_of(bits);
-  }
-#pragma unroll
-  for (int i = 0; i < S::steps; i++)
+            for (int r = 0; r < 2; r++) {
+                const int y = row + 8 * r;
+                const uint32_t address = ring.slot(here) + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4);
+                float (&x)[4] = v[i * 2 + j][r];
+                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                             : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
+                             : "r"(address)
+                             : "memory");
+            }
+        __syncwarp();
+        ring.release(here, lane);
+    }
+    float scale[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
-      const float(&x)[4] = v[i][r];
-      split::to_pairs(x[0] * scale[r], x[1] * scale[r], fragments.hi[i][r], fragments.lo[i][r]);
-      split::to_pairs(x[2] * scale[r], x[3] * scale[r], fragments.hi[i][r + 2], fragments.lo[i][r + 2]);
+        float largest = 0.f;
+#pragma unroll
+        for (int i = 0; i < S::steps; i++)
+            largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v[i][r][0]), fabsf(v[i][r][1])),
+                                           fmaxf(fabsf(v[i][r][2]), fabsf(v[i][r][3]))));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 1));
+        largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, 2));
+        const uint32_t bits = split::scale_bits(largest);
+        scale[r] = split::scale_of(bits);
+        undo[r] = split::inverse_of(bits);
     }
+#pragma unroll
+    for (int i = 0; i < S::steps; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            const float (&x)[4] = v[i][r];
+            split::to_pairs(x[0] * scale[r], x[1] * scale[r], fragments.hi[i][r], fragments.lo[i][r]);
+            split::to_pairs(x[2] * scale[r], x[3] * scale[r], fragments.hi[i][r + 2], fragments.lo[i][r + 2]);
+        }
 }
 
 // The three products of a chunk for one column block, corrections first.
 template <class Config>
-KW_DEVICE void multiply(float (&sum)[Sizes<Config>::wgmma_n / 2], const Fragments<Config>& a, const Ring& ring, Cursor w) {
-  using S = Sizes<Config>;
-  uint64_t hi[S::k_slots];
+KW_DEVICE void multiply(float (&sum)[Sizes<Config>::wgmma_n / 2], const Fragments<Config>& a, const Ring& ring,
+                        Cursor w) {
+    using S = Sizes<Config>;
+    uint64_t hi[S::k_slots];
 #pragma unroll
-  for (int i = 0; i < S::k_slots; i++) hi[i] = descriptor_128b(ring.slot(advance(w, i)));
-  constexpr int lo = 4;  // 64 bytes on: the lo halves of the same 32 of k
-  pin(sum);
-  wgmma_fence();
+    for (int i = 0; i < S::k_slots; i++) hi[i] = descriptor_128b(ring.slot(advance(w, i)));
+    constexpr int lo = 4;  // 64 bytes on: the lo halves of the same 32 of k
+    pin(sum);
+    wgmma_fence();
 #pragma unroll
-  for (int i = 0; i < S::steps; i++) {
-    if (i == 0) wgmma_f16<false>(sum, a.lo[i], hi[0]);
-    else wgmma_f16<true>(sum, a.lo[i], hi[i / 2] + (i & 1) * 2);
-  }
+    for (int i = 0; i < S::steps; i++) {
+        if (i == 0) wgmma_f16<false>(sum, a.lo[i], hi[0]);
+        else wgmma_f16<true>(sum, a.lo[i], hi[i / 2] + (i & 1) * 2);
+    }
 #pragma unroll
-  for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2 + lo);
+    for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2 + lo);
 #pragma unroll
-  for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2);
-  wgmma_commit();
+    for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2);
+    wgmma_commit();
 }
 
-template <int N>
-KW_DEVICE void promote(float (&total)[N], float (&sum)[N], const float (&undo)[2]) {
-  pin(sum);
+template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], const float (&undo)[2]) {
+    pin(sum);
 #pragma unroll
-  for (int i = 0; i < N; i++) total[i] = fmaf(sum[i], undo[i >> 1 & 1], total[i]);
-  pin(total);
+    for (int i = 0; i < N; i++) total[i] = fmaf(sum[i], undo[i >> 1 & 1], total[i]);
+    pin(total);
 }
 
 // --- results
 
-// The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is that
-// loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
-KW_DEVICE float restore_bias(float x) {
-  const uint32_t bits = __float_as_uint(x);
-  return __uint_as_float(bits + ((bits & 15u) != 0));
+// The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is
+// that loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
+KW_DEVICE float undo_truncation(float x) {
+    const uint32_t bits = __float_as_uint(x);
+    return __uint_as_float(bits + ((bits & 15u) != 0));
 }
 
 KW_DEVICE bool all_finite(const float (&v)[4]) {
-  return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
+    return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
 
-// Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final, so it ends the sums.
+// Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
-  const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
-  const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
-  const __half* w[4];
-  float inverse[4];
+    const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
+    const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
+    const __half* w[4];
+    float inverse[4];
 #pragma unroll
-  for (int c = 0; c < 4; c++) {
-    const int row = min(n + c, problem.n - 1);
-    w[c] = problem.w.pairs + ((int64_t)w_batch * problem.n + row) * padded_k * 2;
-    inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
-    sum[c] = 0.f;
-  }
-#pragma unroll 1
-  for (int first = 0; first < padded_k; first += 256) {
-    const int position = first + lane * 8;  // eight neighbours of the packed order
-    if (position < padded_k) {
-      float x[8];
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        const int k = split::k_of_position(position + i);
-        x[i] = k < problem.k ? a[k] : 0.f;
-      }
-#pragma unroll
-      for (int c = 0; c < 4; c++) {
-        float value[8];
-        split::packed_values(value, w[c], position, inverse[c]);
-#pragma unroll
-        for (int i = 0; i < 8; i++) sum[c] = fmaf(x[i], value[i], sum[c]);
-      }
+    for (int c = 0; c < 4; c++) {
+        const int row = min(n + c, problem.n - 1);
+        w[c] = problem.w.pairs + ((int64_t)w_batch * problem.n + row) * padded_k * 2;
+        inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
+        sum[c] = 0.f;
     }
-    bool ended = true;
+#pragma unroll 1
+    for (int first = 0; first < padded_k; first += 256) {
+        const int position = first + lane * 8;  // eight neighbours of the packed order
+        if (position < padded_k) {
+            float x[8];
 #pragma unroll
-    for (int c = 0; c < 4; c++) ended = ended && __any_sync(~0u, sum[c] != sum[c]);
-    if (ended) break;
-  }
+            for (int i = 0; i < 8; i++) {
+                const int k = split::k_of_position(position + i);
+                x[i] = k < problem.k ? a[k] : 0.f;
+            }
 #pragma unroll
-  for (int c = 0; c < 4; c++)
+            for (int c = 0; c < 4; c++) {
+                float value[8];
+                split::packed_values(value, w[c], position, inverse[c]);
 #pragma unroll
-    for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
+                for (int i = 0; i < 8; i++) sum[c] = fmaf(x[i], value[i], sum[c]);
+            }
+        }
+        bool ended = true;
+#pragma unroll
+        for (int c = 0; c < 4; c++) ended = ended && __any_sync(~0u, sum[c] != sum[c]);
+        if (ended) break;
+    }
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+#pragma unroll
+        for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
 }
 
-template <class Config>
-KW_DEVICE void correct(float (&v)[4]) {
+template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 #pragma unroll
-  for (int i = 0; i < 4; i++)
-    if (Config::restore_bias) v[i] = restore_bias(v[i]);
+    for (int i = 0; i < 4; i++)
+        if (Config::undo_truncation) v[i] = undo_truncation(v[i]);
 }
 
 // Four neighbours at (m, n), which some lane found not finite, again.
 template <class Epilogue>
-KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n, int lane) {
-  float sum[4];
-  plain_dots(sum, problem, batch, m, n, lane);
-  const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
-  if (lane < 4 && n + lane < problem.n) Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
+KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n,
+                           int lane) {
+    float sum[4];
+    plain_dots(sum, problem, batch, m, n, lane);
+    const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
+    if (lane < 4 && n + lane < problem.n)
+        Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
 }
 
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
 template <class Epilogue>
-KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int m, int lane, uint32_t again) {
+KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int m,
+                           int lane, uint32_t again) {
 #pragma unroll 1
-  for (int source = 0; source < 32; source++) {
-    uint32_t left = __shfl_sync(~0u, again, source);
-    const int first_m = __shfl_sync(~0u, m, source), first_n = work.n + gemm::first_of_four(source);
+    for (int source = 0; source < 32; source++) {
+        uint32_t left = __shfl_sync(~0u, again, source);
+        const int first_m = __shfl_sync(~0u, m, source), first_n = work.n + gemm::first_of_four(source);
 #pragma unroll 1
-    for (; left; left &= left - 1) {
-      const int bit = __ffs(left) - 1;
-      store_plain<Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1), first_n + (bit >> 1) * 16, lane);
+        for (; left; left &= left - 1) {
+            const int bit = __ffs(left) - 1;
+            store_plain<Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1), first_n + (bit >> 1) * 16, lane);
+        }
     }
-  }
 }
 
 KW_DEVICE float4 load_column(const float* pointer) {  // volatile: the compiler keeps a group of these together
-  float4 v;
-  asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(pointer) : "memory");
-  return v;
+    float4 v;
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(pointer)
+                 : "memory");
+    return v;
 }
 
 template <class Config, class Epilogue>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
                       const float (&total)[Sizes<Config>::blocks][Sizes<Config>::wgmma_n / 2]) {
-  constexpr int per_block = Sizes<Config>::wgmma_n / 8;
-  const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
-  const float* inverse = problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)work.batch * problem.w.padded_rows) + n;
-  const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
-  const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
-  uint32_t again = 0;
+    constexpr int per_block = Sizes<Config>::wgmma_n / 8;
+    const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
+    const float* inverse =
+        problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)work.batch * problem.w.padded_rows) + n;
+    const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
+    const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
+    uint32_t again = 0;
 #pragma unroll
-  for (int group = 0; group < Config::tile_n; group += 64) {  // 64 columns: one trip to memory for all their operands
-    float4 scale[4];
+    for (int group = 0; group < Config::tile_n; group += 64) {  // 64 columns: one trip to memory for all their operands
+        float4 scale[4];
 #pragma unroll
-    for (int j = 0; j < 4; j++) scale[j] = load_column(inverse + group + j * 16);
-    float v[8][4];  // [2 * sixteen columns + row]
-    bool finite = true;
+        for (int j = 0; j < 4; j++) scale[j] = load_column(inverse + group + j * 16);
+        float v[8][4];  // [2 * sixteen columns + row]
+        bool finite = true;
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const int eight = group / 8 + (i & ~1);
-      const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
-      gemm::trade(v[i], left, left + 4, lane & 1);
-      v[i][0] *= scale[i / 2].x, v[i][1] *= scale[i / 2].y, v[i][2] *= scale[i / 2].z, v[i][3] *= scale[i / 2].w;
-      finite = finite && all_finite(v[i]);
-    }
-    if (tile_inside && __all_sync(~0u, finite)) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        correct<Config>(v[i]);
-        gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), n + group + (i >> 1) * 16);
-      }
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++) {
-        const int column = n + group + (i >> 1) * 16;
-        if (m + 8 * (i & 1) >= problem.m || column >= problem.n) continue;
-        if (Config::splits > 1 || all_finite(v[i])) {
-          correct<Config>(v[i]);
-          gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), column, problem.n);
-        } else {
-          again |= 1u << (group / 8 + i);
+        for (int i = 0; i < 8; i++) {
+            const int eight = group / 8 + (i & ~1);
+            const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
+            gemm::trade(v[i], left, left + 4, lane & 1);
+            v[i][0] *= scale[i / 2].x, v[i][1] *= scale[i / 2].y, v[i][2] *= scale[i / 2].z, v[i][3] *= scale[i / 2].w;
+            finite = finite && all_finite(v[i]);
         }
-      }
+        // With nothing to ask for each store, the compiler gathers the epilogue's loads.
+        if (tile_inside && __all_sync(~0u, finite)) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                correct<Config>(v[i]);
+                gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
+                                                           n + group + (i >> 1) * 16);
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const int column = n + group + (i >> 1) * 16;
+                if (m + 8 * (i & 1) >= problem.m || column >= problem.n) continue;
+                if (Config::splits > 1 || all_finite(v[i])) {
+                    correct<Config>(v[i]);
+                    gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), column, problem.n);
+                } else {
+                    again |= 1u << (group / 8 + i);
+                }
+            }
+        }
     }
-  }
-  if constexpr (Config::splits == 1) {
-    if (__any_sync(~0u, again)) store_again<Epilogue>(problem, args, work, m, lane, again);
-  }
+    if constexpr (Config::splits == 1) {
+        if (__any_sync(~0u, again)) store_again<Epilogue>(problem, args, work, m, lane, again);
+    }
 }
 
 template <class Config, class Epilogue>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, const Ring& ring, int consumer) {
-  using S = Sizes<Config>;
-  const int lane = threadIdx.x & 31, row = row_in_tile(consumer, threadIdx.x >> 5 & 3, lane);
-  const Schedule<Config> schedule(problem);
-  // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c.
-  const int my_turn = 1 + consumer, next_turn = 2 - consumer;
-  if (consumer == 1) named_arrive(next_turn, 256);
-  Cursor at = {0, 0};
-  for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
-    const Work work = schedule[index];
-    float total[S::blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
+    using S = Sizes<Config>;
+    const int lane = threadIdx.x & 31, row = row_in_tile(consumer, threadIdx.x >> 5 & 3, lane);
+    const Schedule<Config> schedule(problem);
+    // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c.
+    const int my_turn = 1 + consumer, next_turn = 2 - consumer;
+    if (consumer == 1) named_arrive(next_turn, 256);
+    Cursor at = {0, 0};
+    for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
+        const Work work = schedule[index];
+        float total[S::blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
-    for (int b = 0; b < S::blocks; b++)
+        for (int b = 0; b < S::blocks; b++)
 #pragma unroll
-      for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
+            for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
 #pragma unroll 1
-    for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
-      Fragments<Config> a;
-      float undo[2];
-      load_and_split<Config>(a, undo, ring, at, row, lane);
+        for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
+            Fragments<Config> a;
+            float undo[2];
+            load_and_split<Config>(a, undo, ring, at, row, lane);
 #pragma unroll
-      for (int b = 0; b < S::blocks; b++) {
-        const Cursor w = advance(at, S::k_slots * (1 + b));
+            for (int b = 0; b < S::blocks; b++) {
+                const Cursor w = advance(at, S::k_slots * (1 + b));
 #pragma unroll
-        for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));
-        named_sync(my_turn, 256);
-        multiply<Config>(sum, a, ring, w);
-        named_arrive(next_turn, 256);
-        wgmma_wait<0>();
-        promote(total[b], sum, undo);
+                for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));
+                named_sync(my_turn, 256);
+                multiply<Config>(sum, a, ring, w);
+                named_arrive(next_turn, 256);
+                wgmma_wait<0>();
+                promote(total[b], sum, undo);
 #pragma unroll
-        for (int i = 0; i < S::k_slots; i++) ring.release(advance(w, i), lane);
-      }
-      at = advance(at, S::chunk_slots);
+                for (int i = 0; i < S::k_slots; i++) ring.release(advance(w, i), lane);
+            }
+            at = advance(at, S::chunk_slots);
+        }
+        finish<Config, Epilogue>(problem, args, work, row, lane, total);
     }
-    finish<Config, Epilogue>(problem, args, work, row, lane, total);
-  }
-  if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
+    if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
 
 template <class Config, class Epilogue>
 __global__ void __launch_bounds__(threads, 1)
     multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
-  extern __shared__ uint8_t shared[];
-  __shared__ __align__(8) uint64_t barriers[2 * slots];
-  Ring ring;
-  ring.data = (shared_address(shared) + 1023) & ~1023u;
-  ring.full = shared_address(barriers);
-  ring.empty = ring.full + slots * 8;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < slots; i++) {
-      barrier_init(ring.full + i * 8, 1);
-      barrier_init(ring.empty + i * 8, consumer_warps);
+    extern __shared__ uint8_t shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * slots];
+    Ring ring;
+    ring.data = (shared_address(shared) + 1023) & ~1023u;
+    ring.full = shared_address(barriers);
+    ring.empty = ring.full + slots * 8;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < slots; i++) {
+            barrier_init(ring.full + i * 8, 1);
+            barrier_init(ring.empty + i * 8, consumer_warps);
+        }
+        barrier_init_fence();
     }
-    barrier_init_fence();
-  }
-  __syncthreads();
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (warpgroup == 0) {
-    registers_shrink_to<24>();
-    if (threadIdx.x == 0) produce<Config>(problem, ring);
-  } else {
-    registers_grow_to<240>();
-    consume<Config, Epilogue>(problem, args, ring, warpgroup - 1);
-  }
+    __syncthreads();
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (warpgroup == 0) {
+        registers_shrink_to<24>();
+        if (threadIdx.x == 0) produce<Config>(problem, ring);
+    } else {
+        registers_grow_to<240>();
+        consume<Config, Epilogue>(problem, args, ring, warpgroup - 1);
+    }
 }
 
 // --- split k: every part writes its sums, a second kernel adds them in order and runs the epilogue
 
 struct StorePart {
-  struct Args {
-    float* parts;  // [splits][batches][m][pitch]
-    int64_t pitch;
-  };
-  template <int N>
-  KW_DEVICE static void store(const Args& args, const float (&sums)[N], int64_t m, int64_t n) {
-    static_assert(N == 4, "the pitch is a multiple of 4");
-    *(float4*)(args.parts + m * args.pitch + n) = make_float4(sums[0], sums[1], sums[2], sums[3]);
-  }
+    struct Args {
+        float* parts;  // [splits][batches][m][pitch]
+        int64_t pitch;
+    };
+    template <int N> KW_DEVICE static void store(const Args& args, const float (&sums)[N], int64_t m, int64_t n) {
+        static_assert(N == 4, "the pitch is a multiple of 4");
+        *(float4*)(args.parts + m * args.pitch + n) = make_float4(sums[0], sums[1], sums[2], sums[3]);
+    }
 };
 
-template <class Config>
-struct PartConfig : Config {
-  static constexpr int vector = 4;
-  static constexpr bool restore_bias = false;
+template <class Config> struct PartConfig : Config {
+    static constexpr int vector = 4;
+    static constexpr bool undo_truncation = false;
 };
 
 template <class Config, class Epilogue>
 __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
-                                                 const __grid_constant__ typename Epilogue::Args args) {
-  const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m, index = blockIdx.x * (int64_t)256 + threadIdx.x;
-  const int64_t row = index / fours;
-  const int n = (int)(index - row * fours) * 4, lane = threadIdx.x & 31;
-  bool again = false;
-  if (row < rows) {
-    const float* part = from.parts + row * from.pitch + n;
-    float v[4] = {0.f, 0.f, 0.f, 0.f};
+                                                    const __grid_constant__ typename Epilogue::Args args) {
+    const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m;
+    const int64_t index = blockIdx.x * (int64_t)256 + threadIdx.x, row = index / fours;
+    const int n = (int)(index - row * fours) * 4, lane = threadIdx.x & 31;
+    bool again = false;
+    if (row < rows) {
+        const float* part = from.parts + row * from.pitch + n;
+        float v[4] = {0.f, 0.f, 0.f, 0.f};
 #pragma unroll 4
-    for (int s = 0; s < Config::splits; s++, part += rows * from.pitch) {
-      const float4 x = *(const float4*)part;
-      v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
-    }
+        for (int s = 0; s < Config::splits; s++, part += rows * from.pitch) {
+            const float4 x = *(const float4*)part;
+            v[0] += x.x, v[1] += x.y, v[2] += x.z, v[3] += x.w;
+        }
 #pragma unroll
-    for (int i = 1; i < 4; i++)
-      if (n + i >= problem.n) v[i] = 0.f;
-    again = !all_finite(v);
-    if (!again) {
-      correct<Config>(v);
-      gemm::store_some<Config::vector, Epilogue>(args, v, row, n, problem.n);
+        for (int i = 1; i < 4; i++)
+            if (n + i >= problem.n) v[i] = 0.f;
+        again = !all_finite(v);
+        if (!again) {
+            correct<Config>(v);
+            gemm::store_some<Config::vector, Epilogue>(args, v, row, n, problem.n);
+        }
     }
-  }
 #pragma unroll 1
-  for (uint32_t left = __ballot_sync(~0u, again); left; left &= left - 1) {
-    const int source = __ffs(left) - 1;
-    const int64_t r = __shfl_sync(~0u, row, source);
-    const int batch = (int)(r / problem.m);
-    store_plain<Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m), __shfl_sync(~0u, n, source), lane);
-  }
+    for (uint32_t left = __ballot_sync(~0u, again); left; left &= left - 1) {
+        const int source = __ffs(left) - 1;
+        const int64_t r = __shfl_sync(~0u, row, source);
+        const int batch = (int)(r / problem.m);
+        store_plain<Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m), __shfl_sync(~0u, n, source),
+                              lane);
+    }
 }
 
 // --- host
 
 #ifndef __CUDACC_RTC__
 struct Operands {
-  const float* a;  // [batches][m][k], k contiguous, 16-byte aligned rows (else: split::pad)
-  int64_t a_row_pitch, a_batch_pitch;
-  const void* w;   // what split::pack wrote for [w_batches][n][k]
-  int m, n, k, batches, w_batches;  // w_batches: 1 (shared) or batches
+    const float* a;  // [batches][m][k], k contiguous, 16-byte aligned rows (else: split::pad)
+    int64_t a_row_pitch, a_batch_pitch;
+    const void* w;                    // what split::pack wrote for [w_batches][n][k]
+    int m, n, k, batches, w_batches;  // w_batches: 1 (shared) or batches
 };
 
-template <class Config>
-int64_t workspace_bytes(int m, int n, int batches) {
-  return Config::splits == 1 ? 0 : (int64_t)Config::splits * batches * m * split::round_up(n, 4) * 4;
+template <class Config> int64_t workspace_bytes(int m, int n, int batches) {
+    return Config::splits == 1 ? 0 : (int64_t)Config::splits * batches * m * split::round_up(n, 4) * 4;
 }
 
 template <class Config, class Epilogue>
 cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-  static uint64_t devices_done = 0;
-  auto kernel = multiply_kernel<Config, Epilogue>;
-  cudaError_t status = allow_shared_memory(kernel, smem_bytes, devices_done);
-  int count = 0;
-  if (status == cudaSuccess) status = multiprocessors(&count);
-  if (status != cudaSuccess) return status;
-  const int64_t tiles = (int64_t)((problem.m + tile_m - 1) / tile_m) * ((problem.n + Config::tile_n - 1) / Config::tile_n) *
-                        problem.batches * Config::splits;
-  kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args);
-  return cudaGetLastError();
+    static uint64_t devices_done = 0;
+    auto kernel = multiply_kernel<Config, Epilogue>;
+    cudaError_t status = allow_shared_memory(kernel, smem_bytes, devices_done);
+    int count = 0;
+    if (status == cudaSuccess) status = multiprocessors(&count);
+    if (status != cudaSuccess) return status;
+    const int64_t tiles = (int64_t)((problem.m + tile_m - 1) / tile_m) *
+                          ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
+    kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args);
+    return cudaGetLastError();
 }
 
-// Enqueues the product; allocates nothing and waits for nothing. `workspace`: workspace_bytes bytes, unused if splits is 1.
+// Enqueues the product; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.
 template <class Config, class Epilogue>
-cudaError_t launch(const Operands& operands, void* workspace, const typename Epilogue::Args& args, cudaStream_t stream) {
-  using S = Sizes<Config>;
-  Problem problem;
-  problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
-  problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches);
-  problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
-  if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
-  const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
-  cudaError_t status = encode_map(&problem.a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a, {operands.k, operands.m, operands.batches},
-                                  {operands.a_row_pitch, a_batch}, {k_of_slot, tile_m});
-  if (status != cudaSuccess) return status;
-  const int64_t w_pitch = (int64_t)problem.w.padded_k * 2;
-  status = encode_map(&problem.w_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, operands.w, {w_pitch, operands.n, operands.w_batches},
-                      {w_pitch, w_pitch * operands.n}, {2 * k_of_slot, S::wgmma_n});
-  if (status != cudaSuccess) return status;
-  if constexpr (Config::splits == 1) {
-    return launch_multiply<Config, Epilogue>(problem, args, stream);
-  } else {
-    const StorePart::Args parts = {(float*)workspace, split::round_up(operands.n, 4)};
-    status = launch_multiply<PartConfig<Config>, StorePart>(problem, parts, stream);
+cudaError_t launch(const Operands& operands, void* workspace, const typename Epilogue::Args& args,
+                   cudaStream_t stream) {
+    using S = Sizes<Config>;
+    Problem problem;
+    problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
+    problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches);
+    problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
+    if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
+    const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
+    cudaError_t status =
+        encode_map(&problem.a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a,
+                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, a_batch}, {k_of_slot, tile_m});
     if (status != cudaSuccess) return status;
-    const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
-    sum_parts<Config, Epilogue><<<(unsigned)((fours + 255) / 256), 256, 0, stream>>>(problem, parts, args);
-    return cudaGetLastError();
-  }
+    const int64_t w_pitch = (int64_t)problem.w.padded_k * 2;
+    status = encode_map(&problem.w_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, operands.w,
+                        {w_pitch, operands.n, operands.w_batches}, {w_pitch, w_pitch * operands.n},
+                        {2 * k_of_slot, S::wgmma_n});
+    if (status != cudaSuccess) return status;
+    if constexpr (Config::splits == 1) {
+        return launch_multiply<Config, Epilogue>(problem, args, stream);
+    } else {
+        const StorePart::Args parts = {(float*)workspace, split::round_up(operands.n, 4)};
+        status = launch_multiply<PartConfig<Config>, StorePart>(problem, parts, stream);
+        if (status != cudaSuccess) return status;
+        const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
+        sum_parts<Config, Epilogue><<<(unsigned)((fours + 255) / 256), 256, 0, stream>>>(problem, parts, args);
+        return cudaGetLastError();
+    }
 }
 #endif
 

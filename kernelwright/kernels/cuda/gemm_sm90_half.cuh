@@ -1,10 +1,11 @@
-// C = Epilogue(A W^T) for float16 and bfloat16 on Hopper's tensor cores: both operands through the copy engine, sums in float32.
+// C = Epilogue(A W^T) for float16 and bfloat16 on Hopper's tensor cores: both operands through the copy engine, sums in
+// float32.
 //
 //   warp 0       one thread fills a ring of stages: 128 x 64 of A and tile_n x 64 of W
 //   2 warpgroups 64 rows each: m64 x tile_n x k16 products straight from shared memory
 //
-// A cluster of two blocks, one above the other, shares W: each loads half of it for both. Without that the copies from L2
-// (48 bytes a clock and multiprocessor at the full rate) would be the limit.
+// A cluster of two blocks, one above the other, shares W: each loads half of it for both. Without that the copies from
+// L2 (48 bytes a clock and multiprocessor at the full rate) would be the limit.
 #pragma once
 
 #include "gemm_epilogue.cuh"
@@ -17,242 +18,253 @@ using namespace kw::ptx90;
 
 // A build fixes these; the generated file writes such a struct.
 struct DefaultConfig {
-  using Type = __half;                // of both operands: __half or __nv_bfloat16
-  static constexpr int tile_n = 256;  // columns of a tile: 64, 128, 192 or 256
-  static constexpr int cluster = 2;   // blocks that share W: 1 or 2
-  static constexpr int vector = 4;    // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
-  static constexpr int raster = 16;   // tiles of a column strip that run together and share W through L2
+    using Type = __half;                // of both operands: __half or __nv_bfloat16
+    static constexpr int tile_n = 256;  // columns of a tile: 64, 128, 192 or 256
+    static constexpr int cluster = 2;   // blocks that share W: 1 or 2
+    static constexpr int vector = 4;    // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
+    static constexpr int raster = 16;   // tiles of a column strip that run together and share W through L2
 };
 
-constexpr int tile_m = 128, tile_k = 64, threads = 384, consumer_warps = 8;  // 64 halves: one row of the 128-byte swizzle
+constexpr int tile_m = 128, tile_k = 64, threads = 384,
+              consumer_warps = 8;  // 64 halves: one row of the 128-byte swizzle
 
-template <class Config>
-struct Sizes {
-  static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2, stage_bytes = a_bytes + w_bytes;
-  static constexpr int stages = 224 * 1024 / stage_bytes < 8 ? 224 * 1024 / stage_bytes : 8;
-  static constexpr int smem_bytes = stages * stage_bytes + 1024;  // 1024: the swizzle repeats every 8 rows of 128 bytes
-  static_assert(Config::tile_n == 64 || Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256, "tile_n is 64, 128, 192 or 256");
-  static_assert(Config::cluster == 1 || Config::cluster == 2, "cluster is 1 or 2");
+template <class Config> struct Sizes {
+    static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2;
+    static constexpr int stage_bytes = a_bytes + w_bytes;
+    static constexpr int stages = 224 * 1024 / stage_bytes < 8 ? 224 * 1024 / stage_bytes : 8;
+    // 1024: the swizzle repeats every 8 rows of 128 bytes
+    static constexpr int smem_bytes = stages * stage_bytes + 1024;
+    static_assert(Config::tile_n == 64 || Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256,
+                  "tile_n is 64, 128, 192 or 256");
+    static_assert(Config::cluster == 1 || Config::cluster == 2, "cluster is 1 or 2");
 };
 
 struct Problem {
-  TensorMap a_map, w_map;
-  int m, n, k, batches, w_batches;
+    TensorMap a_map, w_map;
+    int m, n, k, batches, w_batches;
 };
 
 struct Cursor {
-  int stage = 0;
-  uint32_t phase = 0;
+    int stage = 0;
+    uint32_t phase = 0;
 
-  template <int Stages>
-  KW_DEVICE void advance() {
-    if (++stage == Stages) stage = 0, phase ^= 1;
-  }
+    template <int Stages> KW_DEVICE void advance() {
+        if (++stage == Stages) stage = 0, phase ^= 1;
+    }
 };
 
 struct Work {
-  int m, n, batch;  // first row and column of the tile
+    int m, n, batch;  // first row and column of the tile
 };
 
-template <class Config>
-struct Schedule {
-  int strips_m, tiles_n, per_batch, count, rank;  // in units of a cluster: `cluster` tiles, one above the other
+template <class Config> struct Schedule {
+    int strips_m, tiles_n, per_batch, count, rank;  // in units of a cluster: `cluster` tiles, one above the other
 
-  KW_DEVICE explicit Schedule(const Problem& problem) {
-    constexpr int height = tile_m * Config::cluster;
-    rank = Config::cluster > 1 ? (int)cluster_rank() : 0;
-    strips_m = (problem.m + height - 1) / height;
-    tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
-    per_batch = strips_m * tiles_n;
-    count = per_batch * problem.batches;
-  }
-  KW_DEVICE Work operator[](int index) const {
-    constexpr int raster = Config::raster / Config::cluster;
-    const int batch = index / per_batch, unit = index - batch * per_batch;
-    const int strip = unit / (raster * tiles_n), inside = unit - strip * raster * tiles_n;
-    const int height = min(raster, strips_m - strip * raster), column = inside / height;
-    return {((strip * raster + inside - column * height) * Config::cluster + rank) * tile_m, column * Config::tile_n, batch};
-  }
-  KW_DEVICE static int first() { return blockIdx.x / Config::cluster; }
-  KW_DEVICE static int step() { return gridDim.x / Config::cluster; }
-};
-
-template <int Count>
-KW_DEVICE void multiply(__half, float (&sum)[Count], uint64_t a, uint64_t w, int accumulate) { wgmma_f16_shared(sum, a, w, accumulate); }
-template <int Count>
-KW_DEVICE void multiply(__nv_bfloat16, float (&sum)[Count], uint64_t a, uint64_t w, int accumulate) { wgmma_bf16_shared(sum, a, w, accumulate); }
-
-template <class Config>
-KW_DEVICE void produce(const Problem& problem, uint32_t data, uint32_t full, uint32_t empty) {
-  using S = Sizes<Config>;
-  constexpr int share = Config::tile_n / Config::cluster;  // rows of W that this block loads
-  const Schedule<Config> schedule(problem);
-  Cursor at;
-  for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
-    const Work work = schedule[index];
-    const int w_batch = problem.w_batches == 1 ? 0 : work.batch;
-    for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
-      const uint32_t stage = data + at.stage * S::stage_bytes, arrived = full + at.stage * 8;
-      barrier_wait(empty + at.stage * 8, at.phase ^ 1);
-      barrier_arrive_and_expect(arrived, S::stage_bytes);
-      load_box(stage, &problem.a_map, arrived, k, work.m, work.batch);
-      if constexpr (Config::cluster == 1)
-        load_box(stage + S::a_bytes, &problem.w_map, arrived, k, work.n, w_batch);
-      else
-        load_box_multicast(stage + S::a_bytes + schedule.rank * share * 128, &problem.w_map, arrived, k, work.n + schedule.rank * share, w_batch, 3);
+    KW_DEVICE explicit Schedule(const Problem& problem) {
+        constexpr int height = tile_m * Config::cluster;
+        rank = Config::cluster > 1 ? (int)cluster_rank() : 0;
+        strips_m = (problem.m + height - 1) / height;
+        tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
+        per_batch = strips_m * tiles_n;
+        count = per_batch * problem.batches;
     }
-  }
+    KW_DEVICE Work operator[](int index) const {
+        constexpr int raster = Config::raster / Config::cluster;
+        const int batch = index / per_batch, unit = index - batch * per_batch;
+        const int strip = unit / (raster * tiles_n), inside = unit - strip * raster * tiles_n;
+        const int height = min(raster, strips_m - strip * raster), column = inside / height;
+        return {((strip * raster + inside - column * height) * Config::cluster + rank) * tile_m,
+                column * Config::tile_n, batch};
+    }
+    KW_DEVICE static int first() { return blockIdx.x / Config::cluster; }
+    KW_DEVICE static int step() { return gridDim.x / Config::cluster; }
+};
+
+template <int Count> KW_DEVICE void multiply(__half, float (&sum)[Count], uint64_t a, uint64_t w, int accumulate) {
+    wgmma_f16_shared(sum, a, w, accumulate);
+}
+template <int Count>
+KW_DEVICE void multiply(__nv_bfloat16, float (&sum)[Count], uint64_t a, uint64_t w, int accumulate) {
+    wgmma_bf16_shared(sum, a, w, accumulate);
 }
 
-template <class Config>
-KW_DEVICE void release(uint32_t empty, int stage, int lane) {  // the stage is free once all blocks that wrote into it may write again
-  if constexpr (Config::cluster == 1) {
-    if (lane == 0) barrier_arrive(empty + stage * 8);
-  } else {
-    if (lane < Config::cluster) barrier_arrive_in(empty + stage * 8, lane);
-  }
+template <class Config> KW_DEVICE void produce(const Problem& problem, uint32_t data, uint32_t full, uint32_t empty) {
+    using S = Sizes<Config>;
+    constexpr int share = Config::tile_n / Config::cluster;  // rows of W that this block loads
+    const Schedule<Config> schedule(problem);
+    Cursor at;
+    for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
+        const Work work = schedule[index];
+        const int w_batch = problem.w_batches == 1 ? 0 : work.batch;
+        for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
+            const uint32_t stage = data + at.stage * S::stage_bytes, arrived = full + at.stage * 8;
+            barrier_wait(empty + at.stage * 8, at.phase ^ 1);
+            barrier_arrive_and_expect(arrived, S::stage_bytes);
+            load_box(stage, &problem.a_map, arrived, k, work.m, work.batch);
+            if constexpr (Config::cluster == 1)
+                load_box(stage + S::a_bytes, &problem.w_map, arrived, k, work.n, w_batch);
+            else
+                load_box_multicast(stage + S::a_bytes + schedule.rank * share * 128, &problem.w_map, arrived, k,
+                                   work.n + schedule.rank * share, w_batch, 3);
+        }
+    }
+}
+
+// Tells every block that writes into this stage that this warp has read it.
+template <class Config> KW_DEVICE void release(uint32_t empty, int stage, int lane) {
+    if constexpr (Config::cluster == 1) {
+        if (lane == 0) barrier_arrive(empty + stage * 8);
+    } else {
+        if (lane < Config::cluster) barrier_arrive_in(empty + stage * 8, lane);
+    }
 }
 
 template <class Config, class Epilogue>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
                       const float (&sum)[Config::tile_n / 2]) {
-  const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
-  const int64_t first_row = (int64_t)work.batch * problem.m + m;
-  const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
+    const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
+    const int64_t first_row = (int64_t)work.batch * problem.m + m;
+    const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
 #pragma unroll
-  for (int group = 0; group < Config::tile_n; group += 64) {
-    float v[8][4];  // [2 * sixteen columns + row]
+    for (int group = 0; group < Config::tile_n; group += 64) {
+        float v[8][4];  // [2 * sixteen columns + row]
 #pragma unroll
-    for (int i = 0; i < 8; i++) {
-      const float* left = &sum[(group / 8 + (i & ~1)) * 4 + 2 * (i & 1)];
-      gemm::trade(v[i], left, left + 4, lane & 1);
+        for (int i = 0; i < 8; i++) {
+            const float* left = &sum[(group / 8 + (i & ~1)) * 4 + 2 * (i & 1)];
+            gemm::trade(v[i], left, left + 4, lane & 1);
+        }
+        if (tile_inside) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
+                                                           n + group + (i >> 1) * 16);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                if (m + 8 * (i & 1) < problem.m)
+                    gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
+                                                               n + group + (i >> 1) * 16, problem.n);
+        }
     }
-    if (tile_inside) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), n + group + (i >> 1) * 16);
-    } else {
-#pragma unroll
-      for (int i = 0; i < 8; i++)
-        if (m + 8 * (i & 1) < problem.m)
-          gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), n + group + (i >> 1) * 16, problem.n);
-    }
-  }
 }
 
 template <class Config, class Epilogue>
-KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full, uint32_t empty, int consumer) {
-  using S = Sizes<Config>;
-  const int lane = threadIdx.x & 31, row = consumer * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
-  const Schedule<Config> schedule(problem);
-  Cursor at;
-  for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
-    const Work work = schedule[index];
-    float sum[Config::tile_n / 2];
-    int before = -1;
+KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
+                       uint32_t empty, int consumer) {
+    using S = Sizes<Config>;
+    const int lane = threadIdx.x & 31, row = consumer * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
+    const Schedule<Config> schedule(problem);
+    Cursor at;
+    for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
+        const Work work = schedule[index];
+        float sum[Config::tile_n / 2];
+        int before = -1;
 #pragma unroll 1
-    for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
-      const uint32_t stage = data + at.stage * S::stage_bytes;
-      const uint64_t a = descriptor_128b(stage + consumer * 64 * 128), w = descriptor_128b(stage + S::a_bytes);
-      barrier_wait(full + at.stage * 8, at.phase);
-      pin(sum);
-      wgmma_fence();
+        for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
+            const uint32_t stage = data + at.stage * S::stage_bytes;
+            const uint64_t a = descriptor_128b(stage + consumer * 64 * 128), w = descriptor_128b(stage + S::a_bytes);
+            barrier_wait(full + at.stage * 8, at.phase);
+            pin(sum);
+            wgmma_fence();
 #pragma unroll
-      for (int i = 0; i < tile_k / 16; i++) multiply(typename Config::Type(), sum, a + i * 2, w + i * 2, k > 0 || i > 0);
-      wgmma_commit();
-      pin(sum);
-      wgmma_wait<1>();  // the stage before this one has been read
-      if (before >= 0) release<Config>(empty, before, lane);
-      before = at.stage;
+            for (int i = 0; i < tile_k / 16; i++)
+                multiply(typename Config::Type(), sum, a + i * 2, w + i * 2, k > 0 || i > 0);
+            wgmma_commit();
+            pin(sum);
+            wgmma_wait<1>();  // the stage before this one has been read
+            if (before >= 0) release<Config>(empty, before, lane);
+            before = at.stage;
+        }
+        wgmma_wait<0>();
+        pin(sum);
+        release<Config>(empty, before, lane);
+        finish<Config, Epilogue>(problem, args, work, row, lane, sum);
     }
-    wgmma_wait<0>();
-    pin(sum);
-    release<Config>(empty, before, lane);
-    finish<Config, Epilogue>(problem, args, work, row, lane, sum);
-  }
 }
 
 template <class Config, class Epilogue>
 __global__ void __launch_bounds__(threads, 1)
     multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
-  using S = Sizes<Config>;
-  extern __shared__ uint8_t shared[];
-  __shared__ __align__(8) uint64_t barriers[2 * S::stages];
-  const uint32_t data = (shared_address(shared) + 1023) & ~1023u, full = shared_address(barriers), empty = full + S::stages * 8;
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < S::stages; i++) {
-      barrier_init(full + i * 8, 1);
-      barrier_init(empty + i * 8, consumer_warps * Config::cluster);
+    using S = Sizes<Config>;
+    extern __shared__ uint8_t shared[];
+    __shared__ __align__(8) uint64_t barriers[2 * S::stages];
+    const uint32_t data = (shared_address(shared) + 1023) & ~1023u, full = shared_address(barriers),
+                   empty = full + S::stages * 8;
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < S::stages; i++) {
+            barrier_init(full + i * 8, 1);
+            barrier_init(empty + i * 8, consumer_warps * Config::cluster);
+        }
+        barrier_init_fence();
     }
-    barrier_init_fence();
-  }
-  if constexpr (Config::cluster > 1) cluster_sync();
-  else __syncthreads();
-  const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-  if (warpgroup == 0) {
-    registers_shrink_to<24>();
-    if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
-  } else {
-    registers_grow_to<240>();
-    consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
-  }
-  if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
+    if constexpr (Config::cluster > 1) cluster_sync();
+    else __syncthreads();
+    const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
+    if (warpgroup == 0) {
+        registers_shrink_to<24>();
+        if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
+    } else {
+        registers_grow_to<240>();
+        consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
+    }
+    if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
 }
 
 #ifndef __CUDACC_RTC__
 struct Operands {
-  const void *a, *w;  // [batches][m][k] and [w_batches][n][k], k contiguous, rows 16-byte aligned
-  int64_t a_row_pitch, a_batch_pitch, w_row_pitch, w_batch_pitch;
-  int m, n, k, batches, w_batches;  // w_batches: 1 (shared) or batches
+    const void *a, *w;  // [batches][m][k] and [w_batches][n][k], k contiguous, rows 16-byte aligned
+    int64_t a_row_pitch, a_batch_pitch, w_row_pitch, w_batch_pitch;
+    int m, n, k, batches, w_batches;  // w_batches: 1 (shared) or batches
 };
 
 inline CUtensorMapDataType map_type(__half) { return CU_TENSOR_MAP_DATA_TYPE_FLOAT16; }
 inline CUtensorMapDataType map_type(__nv_bfloat16) { return CU_TENSOR_MAP_DATA_TYPE_BFLOAT16; }
 
-template <class Config>
-cudaError_t encode(Problem* problem, const Operands& operands) {
-  const CUtensorMapDataType type = map_type(typename Config::Type());
-  // The pitch of a single batch is never used, but has to be one the driver accepts.
-  const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
-  const int64_t w_batch = operands.w_batches == 1 ? operands.w_row_pitch * operands.n : operands.w_batch_pitch;
-  const cudaError_t status = encode_map(&problem->a_map, type, 2, operands.a, {operands.k, operands.m, operands.batches},
-                                        {operands.a_row_pitch, a_batch}, {tile_k, tile_m});
-  if (status != cudaSuccess) return status;
-  return encode_map(&problem->w_map, type, 2, operands.w, {operands.k, operands.n, operands.w_batches}, {operands.w_row_pitch, w_batch},
-                    {tile_k, Config::tile_n / Config::cluster});
+template <class Config> cudaError_t encode(Problem* problem, const Operands& operands) {
+    const CUtensorMapDataType type = map_type(typename Config::Type());
+    // The pitch of a single batch is never used, but has to be one the driver accepts.
+    const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
+    const int64_t w_batch = operands.w_batches == 1 ? operands.w_row_pitch * operands.n : operands.w_batch_pitch;
+    const cudaError_t status =
+        encode_map(&problem->a_map, type, 2, operands.a, {operands.k, operands.m, operands.batches},
+                   {operands.a_row_pitch, a_batch}, {tile_k, tile_m});
+    if (status != cudaSuccess) return status;
+    return encode_map(&problem->w_map, type, 2, operands.w, {operands.k, operands.n, operands.w_batches},
+                      {operands.w_row_pitch, w_batch}, {tile_k, Config::tile_n / Config::cluster});
 }
 
 // Enqueues the product; allocates nothing and waits for nothing.
 template <class Config, class Epilogue>
 cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
-  using S = Sizes<Config>;
-  static uint64_t devices_done = 0;
-  static int resident = 0;  // blocks at once; the same on every GPU of a kind
-  if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
-  Problem problem;
-  problem.m = operands.m, problem.n = operands.n, problem.k = operands.k;
-  problem.batches = operands.batches, problem.w_batches = operands.w_batches;
-  auto kernel = multiply_kernel<Config, Epilogue>;
-  cudaError_t status = encode<Config>(&problem, operands);
-  if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes, devices_done);
-  if (status != cudaSuccess) return status;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(Config::cluster), config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
-  config.attrs = &attribute, config.numAttrs = 1;
-  if (resident == 0) {
-    int clusters = 0;
-    status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+    using S = Sizes<Config>;
+    static uint64_t devices_done = 0;
+    static int resident = 0;  // blocks at once; the same on every GPU of a kind
+    if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
+    Problem problem;
+    problem.m = operands.m, problem.n = operands.n, problem.k = operands.k;
+    problem.batches = operands.batches, problem.w_batches = operands.w_batches;
+    auto kernel = multiply_kernel<Config, Epilogue>;
+    cudaError_t status = encode<Config>(&problem, operands);
+    if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes, devices_done);
     if (status != cudaSuccess) return status;
-    resident = clusters * Config::cluster;
-  }
-  constexpr int height = tile_m * Config::cluster;
-  const int64_t blocks = (int64_t)((operands.m + height - 1) / height) * ((operands.n + Config::tile_n - 1) / Config::tile_n) *
-                         operands.batches * Config::cluster;
-  config.gridDim = dim3((unsigned)(blocks < resident ? blocks : resident));
-  return cudaLaunchKernelEx(&config, kernel, problem, args);
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = dim3(Config::cluster), config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes,
+    config.stream = stream;
+    config.attrs = &attribute, config.numAttrs = 1;
+    if (resident == 0) {
+        int clusters = 0;
+        status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
+        if (status != cudaSuccess) return status;
+        resident = clusters * Config::cluster;
+    }
+    constexpr int height = tile_m * Config::cluster;
+    const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *
+                           ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches * Config::cluster;
+    config.gridDim = dim3((unsigned)(blocks < resident ? blocks : resident));
+    return cudaLaunchKernelEx(&config, kernel, problem, args);
 }
 #endif
 

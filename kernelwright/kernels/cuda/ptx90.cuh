@@ -15,97 +15,104 @@ KW_DEVICE uint32_t shared_address(const void* pointer) { return (uint32_t)__cvta
 // --- mbarrier: counts arrivals and bytes; flips its phase when both are complete
 
 KW_DEVICE void barrier_init(uint32_t barrier, int arrivals) {
-  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals));
 }
 // After the last init and before the first use by the copy engine.
 KW_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 KW_DEVICE void barrier_arrive(uint32_t barrier) {
-  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 KW_DEVICE void barrier_arrive_and_expect(uint32_t barrier, int bytes) {
-  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
 }
-// The barrier at the same address in block `rank` of the cluster. Without .release: that form compiles to a fence over the
-// whole GPU and halves the speed of a pipeline.
+// The barrier at the same address in block `rank` of the cluster. Without .release: that form compiles to a fence over
+// the whole GPU and halves the speed of a pipeline.
 KW_DEVICE void barrier_arrive_in(uint32_t barrier, uint32_t rank) {
-  asm volatile("{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, [there];\n}" ::"r"(barrier),
-               "r"(rank)
-               : "memory");
+    asm volatile(
+        "{\n.reg .b32 there;\nmapa.shared::cluster.u32 there, %0, %1;\nmbarrier.arrive.shared::cluster.b64 _, "
+        "[there];\n}" ::"r"(barrier),
+        "r"(rank)
+        : "memory");
 }
 // Returns once the phase with this parity is complete; the hardware suspends the thread while it waits.
 KW_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
-  asm volatile(
-      "{\n.reg .pred done;\nWAIT_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra WAIT_%=;\n}" ::"r"(barrier),
-      "r"(parity)
-      : "memory");
+    asm volatile(
+        "{\n.reg .pred done;\nWAIT_%=:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@!done bra "
+        "WAIT_%=;\n}" ::"r"(barrier),
+        "r"(parity)
+        : "memory");
 }
 
 // --- named barriers: 1 to 15 are free for use, 0 is __syncthreads
 
 KW_DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
-KW_DEVICE void named_arrive(int id, int threads) { asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+KW_DEVICE void named_arrive(int id, int threads) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}
 
 // --- clusters
 
 KW_DEVICE uint32_t cluster_rank() {
-  uint32_t rank;
-  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-  return rank;
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
 }
 KW_DEVICE void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
 
 // --- registers: a warpgroup hands back or takes registers. Needs a cap at entry: __launch_bounds__(threads, 1)
 
-template <int Count>
-KW_DEVICE void registers_shrink_to() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count)); }
-template <int Count>
-KW_DEVICE void registers_grow_to() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count)); }
+template <int Count> KW_DEVICE void registers_shrink_to() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(Count));
+}
+template <int Count> KW_DEVICE void registers_grow_to() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(Count));
+}
 
 // --- TMA: tiles of a tensor in global memory, described by a map that the host encodes
 
 // What the driver calls CUtensorMap; declared here because NVRTC cannot read cuda.h.
-struct alignas(64) TensorMap {
-  uint64_t opaque[16];
+struct alignas(128) TensorMap {
+    uint64_t opaque[16];
 };
 
-KW_DEVICE void prefetch_map(const TensorMap* map) {
-  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
-}
+KW_DEVICE void prefetch_map(const TensorMap* map) { asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"); }
 // Box at (x, y, z), x innermost, to shared memory; its bytes count towards the barrier.
 KW_DEVICE void load_box(uint32_t destination, const TensorMap* map, uint32_t barrier, int x, int y, int z) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(destination),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
-      : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], "
+        "[%2];" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        : "memory");
 }
 
 // The same, to the same place in every block of the cluster whose bit is set in `blocks`, and to its barrier.
-KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, uint32_t barrier, int x, int y, int z, uint16_t blocks) {
-  asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(
-          destination),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
-      : "memory");
+KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, uint32_t barrier, int x, int y, int z,
+                                  uint16_t blocks) {
+    asm volatile(
+        "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+        "[%1, {%3, %4, %5}], [%2], %6;" ::"r"(destination),
+        "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
+        : "memory");
 }
 
 // --- wgmma: D[64, n] (+)= A[64, 16] B[n, 16]^T by a warpgroup, asynchronously
 
 KW_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 KW_DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int Pending>
-KW_DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory"); }
+template <int Pending> KW_DEVICE void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(Pending) : "memory");
+}
 
 // Keeps the compiler from moving reads and writes of accumulators across this point.
-template <int N>
-KW_DEVICE void pin(float (&registers)[N]) {
+template <int N> KW_DEVICE void pin(float (&registers)[N]) {
 #pragma unroll
-  for (int i = 0; i < N; i++) asm volatile("" : "+f"(registers[i])::"memory");
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(registers[i])::"memory");
 }
 
 // A K-major tile whose rows are 128 bytes under the 128-byte swizzle: groups of 8 rows lie 1024 bytes apart.
 // The next 16 elements of K, 32 bytes on, are at descriptor + 2.
 KW_DEVICE uint64_t descriptor_128b(uint32_t address) {
-  return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (uint64_t)(address >> 4);
+    return (uint64_t)1 << 62 | (uint64_t)(1024 >> 4) << 32 | (uint64_t)1 << 16 | (uint64_t)(address >> 4);
 }
 
 // Operand lists of the asm below: %0 to %31, %32 to %63, ... and the accumulators bound to them.
@@ -125,35 +132,43 @@ KW_DEVICE uint64_t descriptor_128b(uint32_t address) {
 #define KW_BIND_FIRST_48(d) KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32)
 #define KW_NAMES_FIRST_64 KW_NAMES_0 ", " KW_NAMES_16 ", " KW_NAMES_32 ", " KW_NAMES_48
 #define KW_BIND_FIRST_64(d) KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32), KW_BIND_16(d, 48)
-#define KW_NAMES_FIRST_96 KW_NAMES_0 ", " KW_NAMES_16 ", " KW_NAMES_32 ", " KW_NAMES_48 ", " KW_NAMES_64 ", " KW_NAMES_80
-#define KW_BIND_FIRST_96(d) KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32), KW_BIND_16(d, 48), KW_BIND_16(d, 64), KW_BIND_16(d, 80)
-#define KW_NAMES_FIRST_128 KW_NAMES_0 ", " KW_NAMES_16 ", " KW_NAMES_32 ", " KW_NAMES_48 ", " KW_NAMES_64 ", " KW_NAMES_80 ", " KW_NAMES_96 ", " KW_NAMES_112
-#define KW_BIND_FIRST_128(d) KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32), KW_BIND_16(d, 48), KW_BIND_16(d, 64), KW_BIND_16(d, 80), KW_BIND_16(d, 96), KW_BIND_16(d, 112)
+#define KW_NAMES_FIRST_96 \
+    KW_NAMES_0 ", " KW_NAMES_16 ", " KW_NAMES_32 ", " KW_NAMES_48 ", " KW_NAMES_64 ", " KW_NAMES_80
+#define KW_BIND_FIRST_96(d) \
+    KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32), KW_BIND_16(d, 48), KW_BIND_16(d, 64), KW_BIND_16(d, 80)
+#define KW_NAMES_FIRST_128                                                                                           \
+    KW_NAMES_0 ", " KW_NAMES_16 ", " KW_NAMES_32 ", " KW_NAMES_48 ", " KW_NAMES_64 ", " KW_NAMES_80 ", " KW_NAMES_96 \
+               ", " KW_NAMES_112
+#define KW_BIND_FIRST_128(d)                                                                                         \
+    KW_BIND_16(d, 0), KW_BIND_16(d, 16), KW_BIND_16(d, 32), KW_BIND_16(d, 48), KW_BIND_16(d, 64), KW_BIND_16(d, 80), \
+        KW_BIND_16(d, 96), KW_BIND_16(d, 112)
 
 // A from registers (hi or lo halves of a float16 pair), B from shared memory. Accumulate = false starts from zero.
-#define KW_WGMMA_A_IN_REGISTERS(N, COUNT, A0, A1, A2, A3, B, KEEP)                                                    \
-  template <bool Accumulate>                                                                                          \
-  KW_DEVICE void wgmma_f16(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b) {                                   \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP ", 0;\n"                                              \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" KW_NAMES_FIRST_##COUNT "}, "              \
-                 "{" A0 ", " A1 ", " A2 ", " A3 "}, " B ", keep, 1, 1, 0;\n}\n"                                       \
-                 : KW_BIND_FIRST_##COUNT(d)                                                                           \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Accumulate ? 1 : 0));                      \
-  }
+#define KW_WGMMA_A_IN_REGISTERS(N, COUNT, A0, A1, A2, A3, B, KEEP)                                               \
+    template <bool Accumulate> KW_DEVICE void wgmma_f16(float (&d)[COUNT], const uint32_t (&a)[4], uint64_t b) { \
+        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                              \
+                     ", 0;\n"                                                                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32.f16.f16 {" KW_NAMES_FIRST_##COUNT           \
+                     "}, "                                                                                       \
+                     "{" A0 ", " A1 ", " A2 ", " A3 "}, " B ", keep, 1, 1, 0;\n}\n"                              \
+                     : KW_BIND_FIRST_##COUNT(d)                                                                  \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(Accumulate ? 1 : 0));             \
+    }
 KW_WGMMA_A_IN_REGISTERS(64, 32, "%32", "%33", "%34", "%35", "%36", "%37")
 KW_WGMMA_A_IN_REGISTERS(96, 48, "%48", "%49", "%50", "%51", "%52", "%53")
 KW_WGMMA_A_IN_REGISTERS(128, 64, "%64", "%65", "%66", "%67", "%68", "%69")
 #undef KW_WGMMA_A_IN_REGISTERS
 
 // Both operands from shared memory, K-major. `accumulate` is 0 or 1.
-#define KW_WGMMA_BOTH_SHARED(NAME, TYPE, N, COUNT, A, B, KEEP)                                                        \
-  KW_DEVICE void NAME(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {                                    \
-    asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP ", 0;\n"                                              \
-                 "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KW_NAMES_FIRST_##COUNT "}, "    \
-                 A ", " B ", keep, 1, 1, 0, 0;\n}\n"                                                                  \
-                 : KW_BIND_FIRST_##COUNT(d)                                                                           \
-                 : "l"(a), "l"(b), "r"(accumulate));                                                                  \
-  }
+#define KW_WGMMA_BOTH_SHARED(NAME, TYPE, N, COUNT, A, B, KEEP)                                                   \
+    KW_DEVICE void NAME(float (&d)[COUNT], uint64_t a, uint64_t b, int accumulate) {                             \
+        asm volatile("{\n.reg .pred keep;\nsetp.ne.b32 keep, " KEEP                                              \
+                     ", 0;\n"                                                                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " {" KW_NAMES_FIRST_##COUNT \
+                     "}, " A ", " B ", keep, 1, 1, 0, 0;\n}\n"                                                   \
+                     : KW_BIND_FIRST_##COUNT(d)                                                                  \
+                     : "l"(a), "l"(b), "r"(accumulate));                                                         \
+    }
 KW_WGMMA_BOTH_SHARED(wgmma_f16_shared, "f16", 64, 32, "%32", "%33", "%34")
 KW_WGMMA_BOTH_SHARED(wgmma_bf16_shared, "bf16", 64, 32, "%32", "%33", "%34")
 KW_WGMMA_BOTH_SHARED(wgmma_f16_shared, "f16", 128, 64, "%64", "%65", "%66")
@@ -187,54 +202,55 @@ KW_WGMMA_BOTH_SHARED(wgmma_bf16_shared, "bf16", 256, 128, "%128", "%129", "%130"
 // --- host: tensor maps, encoded through the driver's entry point so that nothing links against libcuda
 
 #ifndef __CUDACC_RTC__
-using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*, const cuuint64_t*,
-                                 const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave, CUtensorMapSwizzle,
-                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
+using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, void*, const cuuint64_t*,
+                                 const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
+                                 CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
 inline EncodeTiled encode_tiled() {
-  static EncodeTiled function = [] {
-    void* found = nullptr;
-    cudaDriverEntryPointQueryResult result;
+    static EncodeTiled function = [] {
+        void* found = nullptr;
+        cudaDriverEntryPointQueryResult result;
 #if CUDART_VERSION >= 12050
-    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
+        cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000, cudaEnableDefault, &result);
 #else
-    cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
+        cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &found, cudaEnableDefault, &result);
 #endif
-    return (EncodeTiled)found;
-  }();
-  return function;
+        return (EncodeTiled)found;
+    }();
+    return function;
 }
 
-// A tensor of `count[2]` matrices of `count[1]` rows of `count[0]` elements, element (x, y, z) at x + y * pitch[0] + z * pitch[1].
-// Boxes of box[0] x box[1] elements arrive under the 128-byte swizzle; elements outside the tensor arrive as zero.
+// A tensor of `count[2]` matrices of `count[1]` rows of `count[0]` elements, element (x, y, z) at x + y * pitch[0] + z
+// * pitch[1]. Boxes of box[0] x box[1] elements arrive under the 128-byte swizzle; elements outside the tensor arrive
+// as zero.
 inline cudaError_t encode_map(TensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                               const int64_t (&count)[3], const int64_t (&pitch)[2], const int (&box)[2]) {
-  static_assert(sizeof(TensorMap) == sizeof(CUtensorMap), "the driver's map and ours have one size");
-  const cuuint64_t sizes[3] = {(cuuint64_t)count[0], (cuuint64_t)count[1], (cuuint64_t)count[2]};
-  const cuuint64_t strides[2] = {(cuuint64_t)(pitch[0] * element_bytes), (cuuint64_t)(pitch[1] * element_bytes)};
-  const cuuint32_t boxes[3] = {(cuuint32_t)box[0], (cuuint32_t)box[1], 1}, steps[3] = {1, 1, 1};
-  EncodeTiled encode = encode_tiled();
-  if (!encode) return cudaErrorNotSupported;
-  CUresult result = encode((CUtensorMap*)map, type, 3, (void*)base, sizes, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                           CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
+    static_assert(sizeof(TensorMap) == sizeof(CUtensorMap), "the driver's map and ours have one size");
+    const cuuint64_t sizes[3] = {(cuuint64_t)count[0], (cuuint64_t)count[1], (cuuint64_t)count[2]};
+    const cuuint64_t strides[2] = {(cuuint64_t)(pitch[0] * element_bytes), (cuuint64_t)(pitch[1] * element_bytes)};
+    const cuuint32_t boxes[3] = {(cuuint32_t)box[0], (cuuint32_t)box[1], 1}, steps[3] = {1, 1, 1};
+    EncodeTiled encode = encode_tiled();
+    if (!encode) return cudaErrorNotSupported;
+    CUresult result =
+        encode((CUtensorMap*)map, type, 3, (void*)base, sizes, strides, boxes, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+               CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
 // Raises a kernel's limit of dynamic shared memory, once for each device.
-template <class Kernel>
-cudaError_t allow_shared_memory(Kernel kernel, int bytes, uint64_t& devices_done) {
-  int device = 0;
-  cudaError_t status = cudaGetDevice(&device);
-  if (status != cudaSuccess || (device < 64 && (devices_done >> device & 1))) return status;
-  status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-  if (status == cudaSuccess && device < 64) devices_done |= (uint64_t)1 << device;
-  return status;
+template <class Kernel> cudaError_t allow_shared_memory(Kernel kernel, int bytes, uint64_t& devices_done) {
+    int device = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status != cudaSuccess || (device < 64 && (devices_done >> device & 1))) return status;
+    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (status == cudaSuccess && device < 64) devices_done |= (uint64_t)1 << device;
+    return status;
 }
 
 inline cudaError_t multiprocessors(int* count) {
-  int device = 0;
-  cudaError_t status = cudaGetDevice(&device);
-  return status != cudaSuccess ? status : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
+    int device = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    return status != cudaSuccess ? status : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
 #endif
 

@@ -14,11 +14,11 @@ namespace kw::split {
 // --- pairs and scales
 
 KW_DEVICE void to_pairs(float x, float y, uint32_t& hi, uint32_t& lo) {
-  const __half2 high = __floats2half2_rn(x, y);
-  const float2 kept = __half22float2(high);
-  const __half2 low = __floats2half2_rn(x - kept.x, y - kept.y);
-  hi = *reinterpret_cast<const uint32_t*>(&high);
-  lo = *reinterpret_cast<const uint32_t*>(&low);
+    const __half2 high = __floats2half2_rn(x, y);
+    const float2 kept = __half22float2(high);
+    const __half2 low = __floats2half2_rn(x - kept.x, y - kept.y);
+    hi = *reinterpret_cast<const uint32_t*>(&high);
+    lo = *reinterpret_cast<const uint32_t*>(&low);
 }
 
 constexpr uint32_t exponent_one = 1u << 23, exponent_mask = 255u << 23;
@@ -26,7 +26,7 @@ constexpr uint32_t exponent_one = 1u << 23, exponent_mask = 255u << 23;
 // 2^s as float bits, with `largest` * 2^s in [2^14, 2^15); at most 2^126, so that its inverse is a normal number.
 // Branch-free: biased exponents of a number and its scale add up to 127 + 127 + 14. Inf and NaN stay what they are.
 KW_DEVICE uint32_t scale_bits(float largest) {
-  return min(268 * exponent_one - (__float_as_uint(largest) & exponent_mask), 253 * exponent_one);
+    return min(268 * exponent_one - (__float_as_uint(largest) & exponent_mask), 253 * exponent_one);
 }
 KW_DEVICE float scale_of(uint32_t bits) { return __uint_as_float(bits); }
 KW_DEVICE float inverse_of(uint32_t bits) { return __uint_as_float(254 * exponent_one - bits); }
@@ -38,202 +38,219 @@ KW_DEVICE float inverse_of(uint32_t bits) { return __uint_as_float(254 * exponen
 constexpr int packed_block = 32;
 
 KW_DEVICE int k_of_position(int position) {
-  const int i = position & 15;
-  return (position & ~15) + (i < 8 ? 4 * (i >> 1) + (i & 1) : 4 * ((i - 8) >> 1) + 2 + (i & 1));
+    const int i = position & 15;
+    return (position & ~15) + (i < 8 ? 4 * (i >> 1) + (i & 1) : 4 * ((i - 8) >> 1) + 2 + (i & 1));
 }
 
 // Where each part lies in the one buffer that holds packed weights.
 struct Packed {
-  __half* pairs;      // [batches][rows][2 * padded_k]
-  float* inverse;     // [batches][padded_rows]: undoes the scale of a row; 1 beyond the last row
-  uint32_t* largest;  // [batches][padded_rows]: bits of the largest finite magnitude of a row
-  int rows, k, padded_rows, padded_k, batches;
+    __half* pairs;      // [batches][rows][2 * padded_k]
+    float* inverse;     // [batches][padded_rows]: undoes the scale of a row; 1 beyond the last row
+    uint32_t* largest;  // [batches][padded_rows]: bits of the largest finite magnitude of a row
+    int rows, k, padded_rows, padded_k, batches;
 };
 
-__host__ __device__ inline int round_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+__host__ __device__ inline int round_up(int value, int multiple) {
+    return (value + multiple - 1) / multiple * multiple;
+}
 
 __host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches) {
-  Packed view;
-  view.rows = rows, view.k = k, view.batches = batches;
-  view.padded_rows = round_up(rows, 256);  // the widest tile reads the scales of all its columns
-  view.padded_k = round_up(k, 64);
-  const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 4;
-  view.pairs = (__half*)buffer;
-  view.inverse = (float*)((char*)buffer + pair_bytes);
-  view.largest = (uint32_t*)(view.inverse + (int64_t)batches * view.padded_rows);
-  return view;
+    Packed view;
+    view.rows = rows, view.k = k, view.batches = batches;
+    view.padded_rows = round_up(rows, 768);  // tiles of 128, 192 and 256 columns read the scales of all their columns
+    view.padded_k = round_up(k, 64);
+    const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 4;
+    view.pairs = (__half*)buffer;
+    view.inverse = (float*)((char*)buffer + pair_bytes);
+    view.largest = (uint32_t*)(view.inverse + (int64_t)batches * view.padded_rows);
+    return view;
 }
 
 __host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches) {
-  const Packed view = packed_view(nullptr, rows, k, batches);
-  return ((int64_t)rows * view.padded_k * 4 + (int64_t)view.padded_rows * 8) * batches;
+    const Packed view = packed_view(nullptr, rows, k, batches);
+    return ((int64_t)rows * view.padded_k * 4 + (int64_t)view.padded_rows * 8) * batches;
 }
 
 // What eight neighbouring pairs stand for, `position` a multiple of 8.
 KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position, float inverse) {
-  const __half* block = row + (position / packed_block) * (2 * packed_block) + position % packed_block;
-  const uint4 hi = *(const uint4*)block, lo = *(const uint4*)(block + packed_block);
-  const uint32_t high[4] = {hi.x, hi.y, hi.z, hi.w}, low[4] = {lo.x, lo.y, lo.z, lo.w};
+    const __half* block = row + (position / packed_block) * (2 * packed_block) + position % packed_block;
+    const uint4 hi = *(const uint4*)block, lo = *(const uint4*)(block + packed_block);
+    const uint32_t high[4] = {hi.x, hi.y, hi.z, hi.w}, low[4] = {lo.x, lo.y, lo.z, lo.w};
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const float2 h = __half22float2(*reinterpret_cast<const __half2*>(&high[i])), l = __half22float2(*reinterpret_cast<const __half2*>(&low[i]));
-    values[2 * i] = (h.x + l.x) * inverse;
-    values[2 * i + 1] = (h.y + l.y) * inverse;
-  }
+    for (int i = 0; i < 4; i++) {
+        const float2 h = __half22float2(*reinterpret_cast<const __half2*>(&high[i])),
+                     l = __half22float2(*reinterpret_cast<const __half2*>(&low[i]));
+        values[2 * i] = (h.x + l.x) * inverse;
+        values[2 * i + 1] = (h.y + l.y) * inverse;
+    }
 }
 
 // Four neighbours of K, from a multiple of 4, to their places. lo of Inf or NaN would be NaN: it is 0, hi tells.
 KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
-  uint32_t hi[2], lo[2];
-  to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
-  to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
-  const float x[4] = {v.x, v.y, v.z, v.w};
+    uint32_t hi[2], lo[2];
+    to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
+    to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+    const float x[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
-  for (int i = 0; i < 4; i++)
-    if (!isfinite(x[i])) lo[i / 2] &= i % 2 ? 0x0000ffffu : 0xffff0000u;
-  const int inside = k & 31, place = (inside & 16) + (inside & 15) / 2;
-  __half* block = row + (k >> 5) * (2 * packed_block) + place;
+    for (int i = 0; i < 4; i++)
+        if (!isfinite(x[i])) lo[i / 2] &= i % 2 ? 0x0000ffffu : 0xffff0000u;
+    const int inside = k & 31, place = (inside & 16) + (inside & 15) / 2;
+    __half* block = row + (k >> 5) * (2 * packed_block) + place;
 #pragma unroll
-  for (int i = 0; i < 2; i++) {
-    *(uint32_t*)(block + 8 * i) = hi[i];
-    *(uint32_t*)(block + packed_block + 8 * i) = lo[i];
-  }
+    for (int i = 0; i < 2; i++) {
+        *(uint32_t*)(block + 8 * i) = hi[i];
+        *(uint32_t*)(block + packed_block + 8 * i) = lo[i];
+    }
 }
 
 KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
 
 // Rows of contiguous k: a block for each row, which it reads twice, the second time from cache.
-static __global__ void __launch_bounds__(256) pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
-  const int row = blockIdx.x, batch = blockIdx.y, thread = threadIdx.x, k_count = packed.k;
-  float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
-  if (row >= packed.rows) {
-    if (thread == 0) *inverse = 1.f;
-    return;
-  }
-  const float* x = w + batch * batch_pitch + row * row_pitch;
-  const bool aligned = (k_count & 3) == 0 && ((uint64_t)x & 15) == 0;
-  auto four = [&](int k) {
-    if (aligned && k < k_count) return *(const float4*)(x + k);
-    return make_float4(k < k_count ? x[k] : 0.f, k + 1 < k_count ? x[k + 1] : 0.f, k + 2 < k_count ? x[k + 2] : 0.f,
-                       k + 3 < k_count ? x[k + 3] : 0.f);
-  };
-  float largest = 0.f;
-  for (int k = thread * 4; k < k_count; k += 1024) {
-    const float4 v = four(k);
-    largest = fmaxf(largest, fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)), fmaxf(finite_magnitude(v.z), finite_magnitude(v.w))));
-  }
+static __global__ void __launch_bounds__(256)
+    pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    const int row = blockIdx.x, batch = blockIdx.y, thread = threadIdx.x, k_count = packed.k;
+    float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
+    if (row >= packed.rows) {
+        if (thread == 0) *inverse = 1.f;
+        return;
+    }
+    const float* x = w + batch * batch_pitch + row * row_pitch;
+    const bool aligned = (k_count & 3) == 0 && ((uint64_t)x & 15) == 0;
+    auto four = [&](int k) {
+        if (aligned && k < k_count) return *(const float4*)(x + k);
+        return make_float4(k < k_count ? x[k] : 0.f, k + 1 < k_count ? x[k + 1] : 0.f, k + 2 < k_count ? x[k + 2] : 0.f,
+                           k + 3 < k_count ? x[k + 3] : 0.f);
+    };
+    float largest = 0.f;
+    for (int k = thread * 4; k < k_count; k += 1024) {
+        const float4 v = four(k);
+        largest = fmaxf(largest, fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)),
+                                       fmaxf(finite_magnitude(v.z), finite_magnitude(v.w))));
+    }
 #pragma unroll
-  for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
-  __shared__ float of_warp[8];
-  if ((thread & 31) == 0) of_warp[thread >> 5] = largest;
-  __syncthreads();
+    for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    __shared__ float of_warp[8];
+    if ((thread & 31) == 0) of_warp[thread >> 5] = largest;
+    __syncthreads();
 #pragma unroll
-  for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
-  const uint32_t bits = scale_bits(largest);
-  if (thread == 0) *inverse = inverse_of(bits);
-  __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
-  for (int k = thread * 4; k < packed.padded_k; k += 1024) store_four(out, k, four(k), scale_of(bits));
+    for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
+    const uint32_t bits = scale_bits(largest);
+    if (thread == 0) *inverse = inverse_of(bits);
+    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
+    for (int k = thread * 4; k < packed.padded_k; k += 1024) store_four(out, k, four(k), scale_of(bits));
 }
 
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
-static __global__ void __launch_bounds__(256) largest_of_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch,
-                                                                  int64_t batch_pitch, Packed packed) {
-  const int row = blockIdx.x * 32 + threadIdx.x, batch = blockIdx.z, last = min(packed.k, (int)(blockIdx.y + 1) * 256);
-  if (row >= packed.rows) return;
-  const float* x = w + batch * batch_pitch + row * row_pitch;
-  float largest = 0.f;
+static __global__ void __launch_bounds__(256) largest_of_columns(const float* __restrict__ w, int64_t row_pitch,
+                                                                 int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+    const int row = blockIdx.x * 32 + threadIdx.x, batch = blockIdx.z,
+              last = min(packed.k, (int)(blockIdx.y + 1) * 256);
+    if (row >= packed.rows) return;
+    const float* x = w + batch * batch_pitch + row * row_pitch;
+    float largest = 0.f;
 #pragma unroll 4
-  for (int k = blockIdx.y * 256 + threadIdx.y; k < last; k += 8) largest = fmaxf(largest, finite_magnitude(x[k * k_pitch]));
-  atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row, __float_as_uint(largest));  // a maximum has no order
+    for (int k = blockIdx.y * 256 + threadIdx.y; k < last; k += 8)
+        largest = fmaxf(largest, finite_magnitude(x[k * k_pitch]));
+    atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row,
+              __float_as_uint(largest));  // a maximum has no order
 }
 
-static __global__ void __launch_bounds__(256) pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
-                                                            Packed packed) {
-  __shared__ float tile[32][33];  // 33: a column of 32 rows falls into 32 banks
-  const int first_row = blockIdx.x * 32, batch = blockIdx.z, thread = threadIdx.y * 32 + threadIdx.x;
-  const float* x = w + batch * batch_pitch + (first_row + threadIdx.x) * row_pitch;
-  const int row = first_row + thread / 8, k_in_tile = thread % 8 * 4;
-  const int64_t scale_index = (int64_t)batch * packed.padded_rows + row;
-  const uint32_t bits = scale_bits(row < packed.rows ? __uint_as_float(packed.largest[scale_index]) : 0.f);
-  if (blockIdx.y == 0 && k_in_tile == 0 && row < packed.padded_rows) packed.inverse[scale_index] = row < packed.rows ? inverse_of(bits) : 1.f;
-  __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
-  for (int k0 = blockIdx.y * 256; k0 < min(packed.padded_k, (int)(blockIdx.y + 1) * 256); k0 += 32) {
+static __global__ void __launch_bounds__(256)
+    pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+    __shared__ float tile[32][33];  // 33: a column of 32 rows falls into 32 banks
+    const int first_row = blockIdx.x * 32, batch = blockIdx.z, thread = threadIdx.y * 32 + threadIdx.x;
+    const float* x = w + batch * batch_pitch + (first_row + threadIdx.x) * row_pitch;
+    const int row = first_row + thread / 8, k_in_tile = thread % 8 * 4;
+    const int64_t scale_index = (int64_t)batch * packed.padded_rows + row;
+    const uint32_t bits = scale_bits(row < packed.rows ? __uint_as_float(packed.largest[scale_index]) : 0.f);
+    if (blockIdx.y == 0 && k_in_tile == 0 && row < packed.padded_rows)
+        packed.inverse[scale_index] = row < packed.rows ? inverse_of(bits) : 1.f;
+    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
+    for (int k0 = blockIdx.y * 256; k0 < min(packed.padded_k, (int)(blockIdx.y + 1) * 256); k0 += 32) {
 #pragma unroll
-    for (int i = 0; i < 32; i += 8) {
-      const int k = k0 + threadIdx.y + i;
-      tile[threadIdx.y + i][threadIdx.x] = k < packed.k && first_row + threadIdx.x < packed.rows ? x[k * k_pitch] : 0.f;
+        for (int i = 0; i < 32; i += 8) {
+            const int k = k0 + threadIdx.y + i;
+            tile[threadIdx.y + i][threadIdx.x] =
+                k < packed.k && first_row + threadIdx.x < packed.rows ? x[k * k_pitch] : 0.f;
+        }
+        __syncthreads();
+        const float4 v = make_float4(tile[k_in_tile][thread / 8], tile[k_in_tile + 1][thread / 8],
+                                     tile[k_in_tile + 2][thread / 8], tile[k_in_tile + 3][thread / 8]);
+        if (row < packed.rows) store_four(out, k0 + k_in_tile, v, scale_of(bits));
+        __syncthreads();
     }
-    __syncthreads();
-    const float4 v = make_float4(tile[k_in_tile][thread / 8], tile[k_in_tile + 1][thread / 8], tile[k_in_tile + 2][thread / 8],
-                                 tile[k_in_tile + 3][thread / 8]);
-    if (row < packed.rows) store_four(out, k0 + k_in_tile, v, scale_of(bits));
-    __syncthreads();
-  }
 }
 
-// --- activations that the copy engine cannot read (a pitch or an address off 16 bytes, k not contiguous): a padded copy
+// --- activations that the copy engine cannot read (a pitch or an address off 16 bytes, k not contiguous): a padded
+// copy
 
-static __global__ void __launch_bounds__(256) copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t batch_pitch, int rows, int k_count,
-                                                         float* __restrict__ out, int out_pitch) {
-  const int row = blockIdx.x % rows, batch = blockIdx.x / rows;
-  const float* x = a + batch * batch_pitch + row * row_pitch;
-  float* y = out + (int64_t)blockIdx.x * out_pitch;
-  float v[4];
+static __global__ void __launch_bounds__(256)
+    copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t batch_pitch, int rows, int k_count,
+              float* __restrict__ out, int out_pitch) {
+    const int row = blockIdx.x % rows, batch = blockIdx.x / rows;
+    const float* x = a + batch * batch_pitch + row * row_pitch;
+    float* y = out + (int64_t)blockIdx.x * out_pitch;
+    float v[4];
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int k = blockIdx.y * 1024 + i * 256 + threadIdx.x;
-    v[i] = k < k_count ? x[k] : 0.f;
-  }
+    for (int i = 0; i < 4; i++) {
+        const int k = blockIdx.y * 1024 + i * 256 + threadIdx.x;
+        v[i] = k < k_count ? x[k] : 0.f;
+    }
 #pragma unroll
-  for (int i = 0; i < 4; i++) {
-    const int k = blockIdx.y * 1024 + i * 256 + threadIdx.x;
-    if (k < out_pitch) y[k] = v[i];
-  }
+    for (int i = 0; i < 4; i++) {
+        const int k = blockIdx.y * 1024 + i * 256 + threadIdx.x;
+        if (k < out_pitch) y[k] = v[i];
+    }
 }
 
-static __global__ void __launch_bounds__(256) copy_columns(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
-                                                            int rows, int k_count, float* __restrict__ out, int out_pitch) {
-  __shared__ float tile[32][33];
-  const int first_row = blockIdx.x * 32, first_k = blockIdx.y * 32;
-  const float* x = a + blockIdx.z * batch_pitch + (first_row + threadIdx.x) * row_pitch;
+static __global__ void __launch_bounds__(256)
+    copy_columns(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows,
+                 int k_count, float* __restrict__ out, int out_pitch) {
+    __shared__ float tile[32][33];
+    const int first_row = blockIdx.x * 32, first_k = blockIdx.y * 32;
+    const float* x = a + blockIdx.z * batch_pitch + (first_row + threadIdx.x) * row_pitch;
 #pragma unroll
-  for (int i = threadIdx.y; i < 32; i += 8)
-    tile[i][threadIdx.x] = first_k + i < k_count && first_row + threadIdx.x < rows ? x[(first_k + i) * k_pitch] : 0.f;
-  __syncthreads();
+    for (int i = threadIdx.y; i < 32; i += 8)
+        tile[i][threadIdx.x] =
+            first_k + i < k_count && first_row + threadIdx.x < rows ? x[(first_k + i) * k_pitch] : 0.f;
+    __syncthreads();
 #pragma unroll
-  for (int i = threadIdx.y; i < 32; i += 8)
-    if (first_row + i < rows && first_k + threadIdx.x < out_pitch)
-      out[((int64_t)blockIdx.z * rows + first_row + i) * out_pitch + first_k + threadIdx.x] = tile[threadIdx.x][i];
+    for (int i = threadIdx.y; i < 32; i += 8)
+        if (first_row + i < rows && first_k + threadIdx.x < out_pitch)
+            out[((int64_t)blockIdx.z * rows + first_row + i) * out_pitch + first_k + threadIdx.x] =
+                tile[threadIdx.x][i];
 }
 
 #ifndef __CUDACC_RTC__
 // w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, to `packed_bytes` bytes at `buffer`.
-inline cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k, int batches, void* buffer,
-                        cudaStream_t stream) {
-  const Packed packed = packed_view(buffer, rows, k, batches);
-  if (k_pitch == 1) {
-    pack_rows<<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+inline cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                        int batches, void* buffer, cudaStream_t stream) {
+    const Packed packed = packed_view(buffer, rows, k, batches);
+    if (k_pitch == 1) {
+        pack_rows<<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        return cudaGetLastError();
+    }
+    cudaError_t status = cudaMemsetAsync(packed.largest, 0, (size_t)batches * packed.padded_rows * 4, stream);
+    if (status != cudaSuccess) return status;
+    const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
+    largest_of_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
+    pack_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
     return cudaGetLastError();
-  }
-  cudaError_t status = cudaMemsetAsync(packed.largest, 0, (size_t)batches * packed.padded_rows * 4, stream);
-  if (status != cudaSuccess) return status;
-  const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
-  largest_of_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-  pack_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-  return cudaGetLastError();
 }
 
 // What `pad` writes: rows of this many floats, a multiple of 128 bytes.
 inline int padded_pitch(int k) { return round_up(k, 32); }
 
-inline cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k, int batches, float* out,
-                       cudaStream_t stream) {
-  const int pitch = padded_pitch(k);
-  if (k_pitch == 1)
-    copy_rows<<<dim3(rows * batches, (pitch + 1023) / 1024), 256, 0, stream>>>(a, row_pitch, batch_pitch, rows, k, out, pitch);
-  else
-    copy_columns<<<dim3((rows + 31) / 32, pitch / 32, batches), dim3(32, 8), 0, stream>>>(a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch);
-  return cudaGetLastError();
+inline cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                       int batches, float* out, cudaStream_t stream) {
+    const int pitch = padded_pitch(k);
+    if (k_pitch == 1)
+        copy_rows<<<dim3(rows * batches, (pitch + 1023) / 1024), 256, 0, stream>>>(a, row_pitch, batch_pitch, rows, k,
+                                                                                   out, pitch);
+    else
+        copy_columns<<<dim3((rows + 31) / 32, pitch / 32, batches), dim3(32, 8), 0, stream>>>(
+            a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch);
+    return cudaGetLastError();
 }
 #endif
 

@@ -1,0 +1,172 @@
+"""The GEMM headers compile alone, and no config that is shipped spills registers or keeps arrays in memory."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import kernelwright
+from kernelwright.build.cuda import nvcc_command
+from kernelwright.build.resources import KernelResources, read_resources
+from kernelwright.build.toolchain import has_cuda
+from kernelwright.device import resolve
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_half
+from kernelwright.kernels.gemm_shape import Gemm, Operand
+from kernelwright.settings import read_settings
+
+HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
+OURS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90", "gemm_simt", "gemm_skinny", "gemm_sm90_half")
+
+pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
+
+# relu(x + bias[n]) / 2: one operand for each column.
+BIAS_RELU = """
+struct Epilogue {
+    struct Args { float* c; const float* bias; int64_t pitch; };
+    template <int N> KW_DEVICE static void store(const Args& args, const float (&x)[N], int64_t m, int64_t n) {
+        for (int i = 0; i < N; i++) args.c[m * args.pitch + n + i] = fmaxf(x[i] + __ldg(args.bias + n + i), 0.f) * 0.5f;
+    }
+};
+"""
+
+# gelu(x * row[m] + bias[n]) + residual[m, n]: operands of every class, and a function of many instructions.
+GELU_RESIDUAL = """
+struct Epilogue {
+    struct Args { float* c; const float *bias, *row, *residual; int64_t pitch; };
+    template <int N> KW_DEVICE static void store(const Args& args, const float (&x)[N], int64_t m, int64_t n) {
+        struct alignas(4 * N) Vector { float v[N]; };
+        const Vector bias = *(const Vector*)(args.bias + n);
+        const Vector residual = *(const Vector*)(args.residual + m * args.pitch + n);
+        const float row = __ldg(args.row + m);
+        Vector y;
+        for (int i = 0; i < N; i++) {
+            const float t = x[i] * row + bias.v[i];
+            y.v[i] = 0.5f * t * (1.f + erff(t * 0.70710678f)) + residual.v[i];
+        }
+        *(Vector*)(args.c + m * args.pitch + n) = y;
+    }
+};
+"""
+
+
+def nvcc(folder: Path, source: str, *what: str) -> str:
+    """Compiles, and gives what ptxas said."""
+    (folder / "kernel.cu").write_text(source)
+    command = [*nvcc_command("sm_90a", read_settings()), f"-I{HEADERS}", *what, "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert "C75" not in log, log  # wgmma serialised, or setmaxnreg ignored
+    return log
+
+
+def resources(folder: Path, header: str, epilogue: str, entry: str) -> tuple[KernelResources, ...]:
+    return read_resources(nvcc(folder, f'#include "{header}"\n{epilogue}{entry}', "-cubin", "-o", "kernel.cubin"))
+
+
+def product(
+    m: int, n: int, k: int, dtype: str = "float32", vector: int = 4, batches: int = 1, constant: bool = True
+) -> Gemm:
+    a = Operand(dtype, k, 1, m * k if batches > 1 else 0, constant=False)
+    w = Operand(dtype, k, 1, n * k if batches > 1 else 0, constant=constant)
+    return Gemm(m, n, k, batches, a, w, vector, 4 * batches * m * n)
+
+
+@pytest.mark.parametrize("header", OURS)
+def test_a_header_compiles_alone(header: str, tmp_path: Path) -> None:
+    nvcc(tmp_path, f'#include "{header}.cuh"\n', "-c", "-o", "kernel.o")
+
+
+@pytest.mark.parametrize("header", ["gemm_simt", "gemm_skinny"])
+def test_a_header_for_every_gpu_compiles_for_ampere(header: str, tmp_path: Path) -> None:
+    (tmp_path / "kernel.cu").write_text(f'#include "{header}.cuh"\n')
+    command = [*nvcc_command("sm_80", read_settings()), f"-I{HEADERS}", "-cubin", "-o", "kernel.cubin", "kernel.cu"]
+    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False).returncode == 0
+
+
+LARGE = product(1024, 8192, 8192)
+SM90 = {
+    "smallest": (gemm_sm90.Config(128, 32, 1, 1), product(77, 129, 100, vector=1)),
+    "default": (gemm_sm90.Config(256, 64, 1, 4), LARGE),
+    "between": (gemm_sm90.Config(192, 64, 1, 4), LARGE),
+    "split, packed and padded": (gemm_sm90.Config(256, 64, 4, 1), product(130, 131, 2949, vector=1, constant=False)),
+}
+
+
+@pytest.mark.parametrize("name", SM90)
+def test_the_float32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
+    config, gemm = SM90[name]
+    assert gemm_sm90.why_not(config, gemm, resolve("h200")) is None
+    found = resources(tmp_path, gemm_sm90.HEADER, BIAS_RELU, gemm_sm90.entry("gemm_0", config, gemm, "Epilogue"))
+    assert any("multiply_kernel" in kernel.name for kernel in found)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+def test_a_heavy_epilogue_does_not_make_the_widest_tile_spill(tmp_path: Path) -> None:
+    entry = gemm_sm90.entry("gemm_0", gemm_sm90.Config(256, 64, 1, 4), LARGE, "Epilogue")
+    found = resources(tmp_path, gemm_sm90.HEADER, GELU_RESIDUAL, entry)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+SIMT = {
+    "smallest": (gemm_simt.Config(64, 64, 16, False, 1), product(3, 5, 7, "bfloat16", vector=1)),
+    "default": (gemm_simt.Config(128, 128, 8, False, 4), LARGE),
+    "blocked": (gemm_simt.Config(128, 128, 8, True, 4), product(4096, 4096, 16)),
+}
+
+
+@pytest.mark.parametrize("name", SIMT)
+def test_the_cuda_core_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
+    config, gemm = SIMT[name]
+    found = resources(tmp_path, gemm_simt.HEADER, BIAS_RELU, gemm_simt.entry("gemm_0", config, gemm, "Epilogue"))
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+SKINNY = {
+    "one row": (gemm_skinny.Config(1, True, 4, 8, 16), product(1, 1000, 8192)),
+    "sixteen columns": (gemm_skinny.Config(16, False, 4, 1, 16), product(8192, 16, 8192)),
+    "odd": (gemm_skinny.Config(8, True, 4, 2, 4), product(7, 33, 61, vector=1)),
+}
+
+
+@pytest.mark.parametrize("name", SKINNY)
+def test_the_kernel_for_few_rows_does_not_spill(name: str, tmp_path: Path) -> None:
+    config, gemm = SKINNY[name]
+    assert gemm_skinny.why_not(config, gemm, resolve("h200")) is None
+    found = resources(tmp_path, gemm_skinny.HEADER, BIAS_RELU, gemm_skinny.entry("gemm_0", config, gemm, "Epilogue"))
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+HALF = {
+    "smallest": (gemm_sm90_half.Config(64, 1, 1), product(100, 129, 64, "bfloat16", vector=1)),
+    "default": (gemm_sm90_half.Config(256, 2, 4), product(1024, 8192, 8192, "float16")),
+}
+
+
+@pytest.mark.parametrize("name", HALF)
+def test_the_half_precision_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
+    config, gemm = HALF[name]
+    assert gemm_sm90_half.why_not(config, gemm, resolve("h200")) is None
+    entry = gemm_sm90_half.entry("gemm_0", config, gemm, "Epilogue")
+    found = resources(tmp_path, gemm_sm90_half.HEADER, BIAS_RELU, entry)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+def test_python_and_cpp_agree_on_the_sizes_of_buffers(tmp_path: Path) -> None:
+    """Host code alone, so it runs without a GPU."""
+    config = gemm_sm90.Config(256, 64, 4, 1)
+    gemms = [product(130, 131, 2949, vector=1), product(1024, 8192, 8192), product(8, 769, 65, batches=3, vector=1)]
+    lines = "\n".join(
+        f'    printf("%ld %ld\\n", kw::split::packed_bytes({g.n}, {g.k}, {g.w_batches}), '
+        f"kw::gemm_sm90::workspace_bytes<gemm_0_Config>({g.m}, {g.n}, {g.batches}));"
+        for g in gemms
+    )
+    entry = gemm_sm90.entry("gemm_0", config, gemms[0], "Epilogue")
+    main = f"#include <cstdio>\nint main() {{\n{lines}\n}}\n"
+    nvcc(tmp_path, f'#include "{gemm_sm90.HEADER}"\n{BIAS_RELU}{entry}{main}', "-o", "sizes")
+    said = subprocess.run([str(tmp_path / "sizes")], capture_output=True, text=True, timeout=60, check=True).stdout
+    expected = [f"{gemm_sm90.packed_bytes(g)} {gemm_sm90.part_bytes(config, g)}" for g in gemms]
+    assert said.splitlines() == expected

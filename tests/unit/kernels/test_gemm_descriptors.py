@@ -1,0 +1,142 @@
+"""Each GEMM template says which configs fit, why the others do not, what they cost, and writes its C++ entry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.device import resolve
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_half
+from kernelwright.kernels.gemm_shape import Gemm, Operand, bytes_moved, rows_are_readable
+
+H200, A100 = resolve("h200"), resolve("a100")
+TEMPLATES = (gemm_sm90, gemm_simt, gemm_skinny, gemm_sm90_half)
+
+
+def product(m: int, n: int, k: int, dtype: str = "float32", batches: int = 1, constant: bool = True) -> Gemm:
+    a = Operand(dtype, k, 1, m * k if batches > 1 else 0, constant=False)
+    w = Operand(dtype, k, 1, n * k if batches > 1 else 0, constant=constant)
+    return Gemm(m, n, k, batches, a, w, 4, 4 * batches * m * n)
+
+
+LINEAR = product(1024, 8192, 8192)
+
+
+def test_the_large_linear_layer_gets_the_widest_tile_and_its_measured_time() -> None:
+    best = gemm_sm90.configs(LINEAR, H200)[0]
+    assert best == gemm_sm90.Config(tile_n=256, promote=64, splits=1, vector=4)
+    assert gemm_sm90.cost_us(best, LINEAR, H200) == pytest.approx(577, rel=0.05)  # measured
+    assert gemm_sm90.floor_us(LINEAR, H200) == pytest.approx(522, rel=0.01)
+
+
+def test_short_k_promotes_more_often() -> None:
+    assert {config.promote for config in gemm_sm90.configs(product(4096, 4096, 128), H200)} == {32}
+    assert {config.promote for config in gemm_sm90.configs(product(4096, 4096, 256), H200)} == {64}
+
+
+def test_few_tiles_and_long_k_are_split() -> None:
+    best = gemm_sm90.configs(product(256, 256, 524288), H200)[0]
+    assert best.splits * gemm_sm90.tile_count(product(256, 256, 524288), best.tile_n) == H200.multiprocessors
+
+
+def test_odd_sizes_prefer_the_tile_that_fills_whole_rounds() -> None:
+    assert gemm_sm90.configs(product(2949, 2949, 2949), H200)[0].tile_n == 192
+
+
+@pytest.mark.parametrize(
+    ("gemm", "reason"),
+    [
+        (product(64, 64, 16), "less accurate"),
+        (product(64, 64, 64, "float16"), "stand for float32"),
+        (replace(product(64, 64, 64, batches=2), a=Operand("float32", 64, 1, 0, False)), "same A"),
+        (replace(product(64, 63, 64), vector=1), "cannot store 4 neighbours"),
+    ],
+)
+def test_a_product_that_float16_pairs_cannot_do_is_refused_in_words(gemm: Gemm, reason: str) -> None:
+    said = gemm_sm90.why_not(gemm_sm90.Config(256, 64, 1, 4), gemm, H200)
+    assert said is not None
+    assert reason in said
+
+
+def test_hopper_templates_are_refused_on_other_gpus() -> None:
+    assert "sm_90a" in str(gemm_sm90.why_not(gemm_sm90.Config(256, 64, 1, 4), LINEAR, A100))
+    assert gemm_sm90.configs(LINEAR, A100) == ()
+    assert gemm_simt.configs(LINEAR, A100) != ()
+
+
+def test_one_row_runs_at_the_speed_of_memory() -> None:
+    gemm = product(1, 8192, 8192)
+    best = gemm_skinny.configs(gemm, H200)[0]
+    assert gemm_skinny.cost_us(best, gemm, H200) < 1.2 * gemm_skinny.floor_us(gemm, H200)
+    assert gemm_skinny.configs(product(17, 8192, 8192), H200) == ()
+
+
+def test_few_columns_are_read_as_few_rows_of_w() -> None:
+    best = gemm_skinny.configs(product(8192, 3, 4096), H200)[0]
+    assert (best.few, best.few_is_a) == (4, False)
+
+
+def test_rows_that_are_not_aligned_are_copied_first() -> None:
+    odd = product(128, 128, 2949)
+    assert not rows_are_readable(odd.a)
+    assert gemm_sm90.a_is_copied(odd)
+    assert gemm_sm90.workspace_bytes(gemm_sm90.Config(192, 64, 1, 1), odd) == 4 * 128 * 2976
+    assert "kw::split::pad(" in gemm_sm90.entry("g", gemm_sm90.Config(192, 64, 1, 1), odd, "E")
+    assert "kw::split::pad(" not in gemm_sm90.entry("g", gemm_sm90.Config(256, 64, 1, 4), LINEAR, "E")
+
+
+def test_weights_are_packed_ahead_and_activations_each_time() -> None:
+    config = gemm_sm90.Config(256, 64, 1, 4)
+    ahead = gemm_sm90.entry("g", config, LINEAR, "E")
+    each_time = gemm_sm90.entry("g", config, product(1024, 8192, 8192, constant=False), "E")
+    assert 'extern "C" int g_pack(' in ahead
+    assert "g_pack" not in each_time
+    assert "pairs, stream)" in each_time
+    assert gemm_sm90.workspace_bytes(config, LINEAR) == 0
+    assert gemm_sm90.workspace_bytes(config, product(1024, 8192, 8192, constant=False)) >= 4 * 8192 * 8192
+
+
+def test_a_transposed_operand_changes_only_how_it_is_loaded() -> None:
+    transposed = replace(LINEAR, w=Operand("float32", 1, 8192, 0, constant=True))
+    assert "kw::split::pack(w, 1, 8192, 0, 8192, 8192, 1," in gemm_sm90.entry(
+        "g", gemm_sm90.Config(256, 64, 1, 4), transposed, "E"
+    )
+    simt = gemm_simt.entry("g", gemm_simt.configs(transposed, H200)[0], transposed, "E")
+    assert "a_along_k = true" in simt
+    assert "w_along_k = false" in simt
+
+
+SIZES = st.integers(1, 5000)
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda template: template.__name__.split(".")[-1])
+@given(
+    m=SIZES,
+    n=SIZES,
+    k=SIZES,
+    batches=st.integers(1, 9),
+    dtype=st.sampled_from(["float32", "float16", "bfloat16"]),
+    vector=st.sampled_from([1, 2, 4]),
+)
+def test_every_config_offered_fits_and_costs_no_less_than_the_floor(
+    template: ModuleType, m: int, n: int, k: int, batches: int, dtype: str, vector: int
+) -> None:
+    gemm = replace(product(m, n, k, dtype, batches), vector=vector)
+    offered = template.configs(gemm, H200)
+    costs = [template.cost_us(config, gemm, H200) for config in offered]
+    assert all(template.why_not(config, gemm, H200) is None for config in offered)
+    assert costs == sorted(costs)
+    assert all(cost >= bytes_moved(gemm) / H200.copy_gbps / 1e3 for cost in costs)
+    for config in offered[:1]:
+        entry = template.entry("gemm_7", config, gemm, "Epilogue_7")
+        assert entry.count("{") == entry.count("}")
+        assert "gemm_7_Config, Epilogue_7>" in entry
+
+
+@given(m=SIZES, n=SIZES, k=SIZES)
+def test_some_template_takes_every_float32_product(m: int, n: int, k: int) -> None:
+    assert gemm_simt.configs(product(m, n, k), H200)
