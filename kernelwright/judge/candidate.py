@@ -10,7 +10,10 @@ from dataclasses import dataclass
 __all__ = ["Candidate", "Facts", "extract", "read_facts"]
 
 MAX_BYTES = 4 << 20
-FENCE = re.compile(r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$", re.S | re.M)
+FENCE = re.compile(
+    r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
+    re.S | re.M,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,7 +250,9 @@ def restrict_files(readable: list[str], folder: str, gpu: bool) -> None:
             continue
         handle = os.open(path, os.O_PATH | os.O_CLOEXEC)
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
-            rights &= 1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15  # a file has no more: execute, write, read, truncate, ioctl
+            rights &= (
+                1 << 0 | 1 << 1 | 1 << 2 | 1 << 14 | 1 << 15
+            )  # a file has no more: execute, write, read, truncate, ioctl
         rule = struct.pack("<Qi", rights & access, handle)
         checked(libc.syscall(add, rules, 1, rule, 0), f"landlock_add_rule {path}")
         os.close(handle)

@@ -65,9 +65,7 @@ class Layout:
     state_out: tuple[Placement, ...]
 
 
-def plan_layout(
-    planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor]
-) -> Layout:
+def plan_layout(planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor]) -> Layout:
     return Layout(
         slots=tuple(tuple(planner.place(t) for t in tensors) for _ in range(slots)),
         state_in=tuple(planner.place(t) for t in state),

@@ -123,9 +123,7 @@ def yardstick(
     eager_rms = max(math.sqrt(error / n), pooled_rms, allowance_rms)
     u = unit_roundoff(dtype)
     total = math.sqrt(eager_rms**2 + moved / n + u**2 * size / n)
-    return Yardstick(
-        shape, dtype, g, e, s, None, eager_rms, worst, math.sqrt(size / n), total, allowance_rms
-    )
+    return Yardstick(shape, dtype, g, e, s, None, eager_rms, worst, math.sqrt(size / n), total, allowance_rms)
 
 
 def score(candidate: torch.Tensor, yard: Yardstick) -> Score:

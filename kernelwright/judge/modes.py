@@ -128,5 +128,3 @@ class Replaying(TorchDispatchMode):
 
 def _wide(value: Any) -> Any:
     return value.double() if isinstance(value, torch.Tensor) and value.dtype in NARROW else value
-
-

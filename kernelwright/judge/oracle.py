@@ -20,7 +20,9 @@ from kernelwright.judge.reference import Reference, State, copied_state, load_st
 __all__ = ["Answers", "Oracle", "Truth"]
 
 Leaves = list[torch.Tensor]
-PERTURBATION = 2.0**-24  # small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards
+PERTURBATION = (
+    2.0**-24
+)  # small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards
 SMALL = 256  # outputs with fewer elements show too little of eager's error: it is pooled over more draws
 
 

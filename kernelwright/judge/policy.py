@@ -46,7 +46,9 @@ class Policy:
         known = {family.name for family in FAMILIES}
         for name in self.families:
             if name not in known:
-                raise UsageError(f"{name!r} is no family of inputs.", where="policy", cure=f"Use some of {sorted(known)}.")
+                raise UsageError(
+                    f"{name!r} is no family of inputs.", where="policy", cure=f"Use some of {sorted(known)}."
+                )
         for name in self.baselines:
             if name not in BASELINES:
                 raise UsageError(f"{name!r} is no baseline.", where="policy", cure=f"Use some of {BASELINES}.")

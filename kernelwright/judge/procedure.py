@@ -1,9 +1,9 @@
 """A problem and a candidate come in; a `Judgement` goes out. Read this first: one step a phase.
 
-    read      is the candidate Python that defines ModelNew; does the reference run                    this process
-    build     import it, construct it, call it once; compilers run here                                 worker
-    examine   families of inputs against the float64 oracle, guard bands, repeatability                 fresh worker
-    time      batches of calls, interleaved with the baselines, every output verified                   fresh workers
+read      is the candidate Python that defines ModelNew; does the reference run                    this process
+build     import it, construct it, call it once; compilers run here                                 worker
+examine   families of inputs against the float64 oracle, guard bands, repeatability                 fresh worker
+time      batches of calls, interleaved with the baselines, every output verified                   fresh workers
 """
 
 import contextlib
@@ -288,7 +288,9 @@ def _build(case: Case, zygote: Zygote, workshop: Workshop, policy: Policy, notes
         contestant.load_limit_s = contestant.call_limit_s = policy.build_limit_s
         with contextlib.closing(contestant):
             started = time.perf_counter()
-            contestant.load(case.entry(workshop.folder / "candidate.py", "ModelNew", "plain"), case.model_seed, case.torch_device)
+            contestant.load(
+                case.entry(workshop.folder / "candidate.py", "ModelNew", "plain"), case.model_seed, case.torch_device
+            )
             contestant.map(case.shape, [0])
             args = case.reference.draw(Seeds.from_entropy().draw())
             _, tensors = flatten_arguments(args)
@@ -371,12 +373,15 @@ def _time(
                     seeds,
                     samples,
                     until,
+                    zygote.busy,
                     lambda part, done=done: report("time", done + part / policy.restarts),  # type: ignore[misc]
                 )
             finally:
                 for contestant in contestants.values():
                     contestant.close()
-    notes.clocked = summarise(samples, [b for b in baselines if b in samples.times], floor_us(case.output_bytes, case.device))
+    notes.clocked = summarise(
+        samples, [b for b in baselines if b in samples.times_us], floor_us(case.output_bytes, case.device)
+    )
     notes.record["samples"] = samples.raw
 
 
@@ -479,5 +484,3 @@ def environment(device: Device) -> dict[str, Any]:
         "system": platform.platform(),
         "threads": torch.get_num_threads(),
     }
-
-

@@ -298,6 +298,16 @@ class Worker:
             return []
         return list(_descendants(self.root_pid))
 
+    def threads(self) -> list[int]:
+        return sorted(int(name) for name in _entries(f"/proc/{self.pid}/task"))
+
+    def spread_threads(self) -> None:
+        """One core for each thread: on a busy machine the scheduler may leave two of them on one core for seconds."""
+        cores = sorted(os.sched_getaffinity(0))
+        for number, thread in enumerate(self.threads()):
+            with contextlib.suppress(OSError):
+                os.sched_setaffinity(thread, {cores[number % len(cores)]})
+
     def is_building(self) -> bool:
         names = {_name(pid) for pid in self.tree()}
         return bool(names & COMPILERS)
@@ -352,7 +362,20 @@ class Worker:
         return "".join(char for char in text if char.isprintable() or char == "\n")
 
 
-COMPILERS = {"nvcc", "cicc", "ptxas", "cudafe++", "ninja", "g++", "c++", "cc1plus", "clang", "clang++", "ld", "collect2"}
+COMPILERS = {
+    "nvcc",
+    "cicc",
+    "ptxas",
+    "cudafe++",
+    "ninja",
+    "g++",
+    "c++",
+    "cc1plus",
+    "clang",
+    "clang++",
+    "ld",
+    "collect2",
+}
 
 
 def _request(cell: Cell, root: Path) -> dict[str, Any]:
@@ -500,9 +523,12 @@ def _descendants(pid: int) -> Iterator[int]:
 
 
 def _children(pid: int) -> list[int]:
+    return [int(n) for tid in _entries(f"/proc/{pid}/task") for n in _words(f"/proc/{pid}/task/{tid}/children")]
+
+
+def _entries(path: str) -> list[str]:
     try:
-        threads = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208  a stopped clock waits for this
-        return [int(n) for tid in threads for n in _words(f"/proc/{pid}/task/{tid}/children")]
+        return os.listdir(path)  # noqa: PTH208  a stopped clock waits for this
     except OSError:
         return []
 

@@ -123,5 +123,3 @@ def load_state(model: nn.Module, state: State) -> None:
 
 def copied_state(model: nn.Module) -> State:
     return {name: tensor.detach().clone() for name, tensor in state_of(model).items()}
-
-

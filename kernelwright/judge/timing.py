@@ -74,17 +74,16 @@ class Turn:
 
 @dataclass(slots=True)
 class Samples:
-    """Seconds a call, by restart and block; both rounds of a block averaged in the logarithm."""
+    """Microseconds a call: of each contestant, by restart, block and turn."""
 
-    times: dict[str, list[list[float]]] = field(default_factory=dict)
+    times_us: dict[str, list[list[list[float]]]] = field(default_factory=dict)
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
         overhead = median(turn.overhead_s for turn in turns)
         for name in turns[0].elapsed_s:
-            each = [max(turn.elapsed_s[name] - overhead, 0.0) / turn.calls for turn in turns]
-            blocks = [math.sqrt(a * b) for a, b in zip(each[::2], each[1::2], strict=True)]
-            self.times.setdefault(name, []).append([max(t, 1e-9) for t in blocks])
+            each = [max(turn.elapsed_s[name] - overhead, 1e-9) / turn.calls * 1e6 for turn in turns]
+            self.times_us.setdefault(name, []).append([each[i : i + 2] for i in range(0, len(each), 2)])
         self.raw.append(
             {
                 "overhead_us": overhead * 1e6,
@@ -128,11 +127,13 @@ def run_once(
     seeds: Seeds,
     samples: Samples,
     until_s: float,
+    busy: bool,
     progress: Callable[[float], None],
 ) -> None:
     """One restart: warm up, then blocks until the time is over."""
-    names = list(contestants)
     _round(contestants, course, plan, seeds)  # not counted: caches and clocks warm up
+    if busy:
+        _spread_threads(contestants)
     start = time.perf_counter()
     turns: list[Turn] = []
     for number in range(plan.max_rounds):
@@ -141,6 +142,14 @@ def run_once(
         turns += _round(contestants, course, plan, seeds)
         progress(min(1.0, (time.perf_counter() - start) / max(until_s - start, 1e-9)))
     samples.add_restart(turns)
+
+
+def _spread_threads(contestants: dict[str, Contestant]) -> None:
+    """Each thread to a core of its own, if all contestants keep as many threads as eager does."""
+    counts = {len(contestant.worker.threads()) for contestant in contestants.values()}
+    if len(counts) == 1:
+        for contestant in contestants.values():
+            contestant.worker.spread_threads()
 
 
 def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds: Seeds) -> list[Turn]:
@@ -244,15 +253,12 @@ def _restore(contestant: Contestant, inputs: Sequence[tuple[Any, ...]], slots: r
 
 def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Clocked:
     """Intervals of each contestant and of each speed-up, and what they amount to."""
-    times = {}
-    for name, runs in samples.times.items():
-        found = interval([[t * 1e6 for t in run] for run in runs])
-        times[name] = found
-    candidate = samples.times[CANDIDATE]
-    speedup = {name: ratio_interval(samples.times[name], candidate) for name in baselines if name in samples.times}
+    measured = samples.times_us
+    times = {name: interval(runs) for name, runs in measured.items()}
+    speedup = {name: ratio_interval(measured[name], measured[CANDIDATE]) for name in baselines if name in measured}
     noise = 0.0
-    if AGAIN in samples.times and "eager" in samples.times:
-        between = ratio_interval(samples.times["eager"], samples.times[AGAIN])
+    if AGAIN in measured and "eager" in measured:
+        between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)))
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None else speed_of(first, noise)

@@ -228,7 +228,9 @@ class Bench:
             ("shape", tuple(tensor.shape), tuple(shape)),
             ("device", tensor.device, self.expected["device"]),
         )
-        return "; ".join(f"the output has {what} {got}, the reference's {want}" for what, got, want in checks if got != want)
+        return "; ".join(
+            f"the output has {what} {got}, the reference's {want}" for what, got, want in checks if got != want
+        )
 
     def _note_facts(self) -> None:
         facts = Fact(0)
@@ -393,7 +395,12 @@ def _described(value: Any) -> str:
 
 def _template_words(expected: dict[str, Any]) -> str:
     kind, *rest = expected["template"]
-    words = {"T": "one tensor", "(": f"a tuple of {len(rest)}", "[": f"a list of {len(rest)}", "=": f"{rest[0] if rest else None}"}
+    words = {
+        "T": "one tensor",
+        "(": f"a tuple of {len(rest)}",
+        "[": f"a list of {len(rest)}",
+        "=": f"{rest[0] if rest else None}",
+    }
     return words.get(kind, f"a dict of {len(rest)}" if kind == "{" else "a number")
 
 

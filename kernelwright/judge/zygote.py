@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
-M_PERTURB = -6
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6  # mallopt(3)
 # What the keeper tells the judge about its worker: a kind (R: process that the tree hangs on, X: exit status) and a number.
 REPORT = struct.Struct("<cI")
 
@@ -112,15 +112,27 @@ def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) 
             os.dup2(nothing.fileno(), 0)
         os.environ.clear()
         os.environ.update(cell["environment"])
-        if cell["perturb"]:
-            # Fresh and freed memory gets this byte: what a candidate does not write then shows in its output.
-            ctypes.CDLL(None).mallopt(M_PERTURB, cell["perturb"])
+        set_up_malloc(cell["perturb"])
         walls.finish(cell)
         worker.serve(command, reply, board, pool, cell["threads"])
     except BaseException as error:  # noqa: BLE001  a candidate's leftovers may raise anything on the way out
         os.write(2, f"worker: {type(error).__name__}: {error}\n".encode())
         code = 71
     os._exit(code)
+
+
+def set_up_malloc(perturb: int) -> None:
+    """The heap keeps what it has: whether a freed block at its end goes back to the system hangs on what happens to lie
+    behind it, and made one of two equal processes a third slower by page faults. Blocks over 32 MiB still go back.
+
+    `perturb` fills fresh and freed memory: what a candidate does not write then shows in its output.
+    """
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "mallopt"):  # glibc
+        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
+        if perturb:
+            libc.mallopt(M_PERTURB, perturb)
 
 
 def be_init(child: int, report: int) -> NoReturn:
