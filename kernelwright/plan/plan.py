@@ -177,7 +177,8 @@ class Placement:
         self.done_updates: set[Update] = set()
         self.users = users_of(graph)
         self.last_use = last_uses(graph, units)
-        for node in graph.nodes():
+        targets = [update.target for update in graph.updates]  # one may be written without ever being read
+        for node in dict.fromkeys((*graph.nodes(), *targets)):
             if isinstance(node, (Input, Param)):
                 self.places[node] = Buffer(self.namer.leaf(node), node.shape, node.dtype, node.strides, node)
             elif isinstance(node, Table):
