@@ -188,8 +188,7 @@ _ROWS = (
            laws=Laws(idempotent=NUMBER)),
     Scalar("reciprocal", 1, lambda x: torch.reciprocal(x), "kw::reciprocal({0})", exact=True, flops=8,
            laws=Laws(odd=FLOAT)),
-    Scalar("lerp", 3, _wide(lambda a, b, w: torch.where(w.abs() < 0.5, a + w * (b - a), b - (b - a) * (1 - w))),
-           "kw::lerp({0}, {1}, {2})", flops=6),
+    Scalar("lerp", 3, lambda a, b, weight: torch.lerp(a, b, weight), "kw::lerp({0}, {1}, {2})", flops=6),
     # --- order
     Scalar("minimum", 2, lambda a, b: torch.minimum(a, b), "kw::minimum({0}, {1})", ANY, exact=True,
            laws=Laws(commutative=ANY, associative=ANY, idempotent=ANY, monotone="up",

@@ -65,11 +65,11 @@ KW_DEVICE bool signbit(double x) { return double_bits(x) >> 63; }
 
 // kw: copysign
 #ifdef __CUDACC__
-KW_DEVICE float copysign(float x, float sign) { return ::copysignf(x, sign); }
-KW_DEVICE double copysign(double x, double sign) { return ::copysign(x, sign); }
+KW_DEVICE float copysign(float x, float from) { return ::copysignf(x, from); }
+KW_DEVICE double copysign(double x, double from) { return ::copysign(x, from); }
 #else
-KW_DEVICE float copysign(float x, float sign) { return __builtin_copysignf(x, sign); }
-KW_DEVICE double copysign(double x, double sign) { return __builtin_copysign(x, sign); }
+KW_DEVICE float copysign(float x, float from) { return __builtin_copysignf(x, from); }
+KW_DEVICE double copysign(double x, double from) { return __builtin_copysign(x, from); }
 #endif
 
 // kw: nan_to_num
@@ -134,9 +134,24 @@ KW_DEVICE double rsqrt(double x) { return ::rsqrt(x); }
 template <typename T> KW_DEVICE T rsqrt(T x) { return T(1) / sqrt(x); }
 #endif
 
+// kw: fma
+#ifdef __CUDACC__
+KW_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
+KW_DEVICE double fma(double a, double b, double c) { return ::fma(a, b, c); }
+#else
+#ifdef __FP_FAST_FMA
+KW_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+KW_DEVICE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+#else  // emulation would cost a call for each element and gain little
+KW_DEVICE float fma(float a, float b, float c) { return a * b + c; }
+KW_DEVICE double fma(double a, double b, double c) { return a * b + c; }
+#endif
+#endif
+
 // kw: lerp
 template <typename T> KW_DEVICE T lerp(T a, T b, T weight) {  // from the nearer end, so that both ends are met exactly
-    return abs(weight) < T(0.5) ? a + weight * (b - a) : b - (b - a) * (T(1) - weight);
+    const bool near_a = abs(weight) < T(0.5);
+    return fma(near_a ? weight : weight - T(1), b - a, near_a ? a : b);
 }
 
 // kw: hypot

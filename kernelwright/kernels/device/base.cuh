@@ -1,7 +1,7 @@
 // What the other headers stand on: fixed-width integers, how a device function is marked, and a float's bits.
 //
 // A line "kw:" with names opens a part that provides those names; the text up to the next such line belongs to it, and
-// an emitted file carries only the parts it uses. "#ifdef __CUDACC__" separates what is for a GPU from what is for a CPU.
+// an emitted file carries only the parts it uses. "#ifdef __CUDACC__" parts what is for a GPU from what is for a CPU.
 #pragma once
 
 // kw: int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t

@@ -18,8 +18,8 @@ template <typename T> KW_DEVICE T shift_left(T x, T count) {  // shifted out ent
 // kw: shift_right
 template <typename T> KW_DEVICE T shift_right(T x, T count) {  // only the sign is left by a count that is out of range
     constexpr int bits = 8 * sizeof(T);
-    const T sign = T(x < 0 ? -1 : 0);
-    return (count < 0) | (count >= bits) ? sign : T(x >> (count & (bits - 1)));
+    const T empty = T(x < 0 ? -1 : 0);
+    return (count < 0) | (count >= bits) ? empty : T(x >> (count & (bits - 1)));
 }
 
 }  // namespace kw

@@ -8,20 +8,6 @@
 
 namespace kw {
 
-// kw: fma
-#ifdef __CUDACC__
-KW_DEVICE float fma(float a, float b, float c) { return ::fmaf(a, b, c); }
-KW_DEVICE double fma(double a, double b, double c) { return ::fma(a, b, c); }
-#else
-#ifdef __FP_FAST_FMA
-KW_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-KW_DEVICE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-#else  // emulation would cost a call for each element and gain little
-KW_DEVICE float fma(float a, float b, float c) { return a * b + c; }
-KW_DEVICE double fma(double a, double b, double c) { return a * b + c; }
-#endif
-#endif
-
 // kw: power_of_two
 // 2^n for -126 <= n <= 127.
 KW_DEVICE float power_of_two(int32_t n) { return bits_float(uint32_t(n + 127) << 23); }
