@@ -183,7 +183,7 @@ _ROWS = (
     Scalar("neg", 1, lambda x: torch.neg(x), "-{0}", NUMBER, exact=True,
            laws=Laws(involution=NUMBER, odd=NUMBER, monotone="down")),
     Scalar("abs", 1, lambda x: torch.abs(x), "kw::abs({0})", NUMBER, exact=True,
-           laws=Laws(idempotent=FLOAT, even=NUMBER)),
+           laws=Laws(idempotent=NUMBER, even=NUMBER)),
     Scalar("sign", 1, lambda x: torch.sign(x), "kw::sign({0})", NUMBER, exact=True, flops=2,
            laws=Laws(idempotent=NUMBER)),
     Scalar("reciprocal", 1, lambda x: torch.reciprocal(x), "kw::reciprocal({0})", exact=True, flops=8,

@@ -56,7 +56,9 @@ def inline(names: Iterable[str], target: Target) -> str:
 def parts(target: Target) -> tuple[Part, ...]:
     """Every part of every header, each after what it needs: a header follows those it includes."""
     sources = {path.stem: path.read_text() for path in sorted(DIRECTORY.glob("*.cuh"))}
-    return tuple(part for header in _in_include_order(sources) for part in split(f"device/{header}.cuh", sources[header], target))
+    return tuple(
+        part for header in _in_include_order(sources) for part in split(f"device/{header}.cuh", sources[header], target)
+    )
 
 
 def _provider(name: str, providers: dict[str, Part]) -> Part:
