@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
 from weakref import WeakValueDictionary
 
@@ -29,7 +29,7 @@ from .scalars import SCALARS
 
 Shape: TypeAlias = tuple[int, ...]
 # What an operator of PyTorch takes besides tensors, frozen: lists are tuples here.
-Argument: TypeAlias = "Node | bool | int | float | str | None | Symbol | tuple[Argument, ...]"
+Argument: TypeAlias = "Node | bool | int | float | str | Symbol | tuple[Argument, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class Interned(type):
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         fresh = super().__call__(*args, **kwargs)
-        key = (cls, *(identity_key(getattr(fresh, f.name)) for f in fields(fresh)))
+        key = (cls, *(identity_key(getattr(fresh, f.name)) for f in fields(fresh) if f.init))
         return Interned._known.setdefault(key, fresh)
 
 
@@ -140,16 +140,9 @@ class Map(Node):
     fn: str
     args: tuple[Node, ...]
     to: DType | None = None
-
-    @property
-    def shape(self) -> Shape:
-        return next((a.shape for a in self.args if a.shape), ())
-
-    @property
-    def dtype(self) -> DType:
-        if self.to is not None:
-            return self.to
-        return bool_ if SCALARS[self.fn].result == "bool" else self.args[-1].dtype
+    # Found once: asked for again and again down a long chain, they would be looked up all the way to its leaves.
+    shape: Shape = field(init=False, repr=False)
+    dtype: DType = field(init=False, repr=False)
 
     @property
     def operands(self) -> tuple[Node, ...]:
@@ -166,6 +159,8 @@ class Map(Node):
         assert len(shapes) <= 1, f"{self.fn} on operands of different shapes {sorted(shapes)}: Broadcast them first"
         assert len(dtypes) == 1, f"{self.fn} on operands of different dtypes {dtypes}: cast them first"
         assert (self.to is not None) == (self.fn == "cast"), "cast alone names its result dtype"
+        object.__setattr__(self, "shape", next(iter(shapes), ()))
+        object.__setattr__(self, "dtype", self.to or (bool_ if row.result == "bool" else self.args[-1].dtype))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,6 +170,7 @@ class Contract(Node):
     a: Node
     b: Node
     equation: str
+    shape: Shape = field(init=False, repr=False)
 
     @property
     def labels(self) -> tuple[str, str, str]:
@@ -187,11 +183,6 @@ class Contract(Node):
     def extents(self) -> Mapping[str, int]:
         a, b, _ = self.labels
         return dict(zip(a + b, self.a.shape + self.b.shape, strict=True))
-
-    @property
-    def shape(self) -> Shape:
-        extents = self.extents
-        return tuple(extents[label] for label in self.labels[2])
 
     @property
     def dtype(self) -> DType:
@@ -210,6 +201,8 @@ class Contract(Node):
         assert len(set(b)) == len(b) == len(self.b.shape), f"{self.equation} does not fit {self.b.shape}"
         assert set(result) <= set(a + b), f"{self.equation} has a result index that no operand has"
         assert self.a.dtype is self.b.dtype, "cast the operands of a contraction to one dtype first"
+        extents = self.extents
+        object.__setattr__(self, "shape", tuple(extents[label] for label in result))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,12 +217,13 @@ class Conv(Node):
     groups: int
     transposed: bool
     output_padding: Shape
+    shape: Shape = field(init=False, repr=False)
 
-    @property
-    def shape(self) -> Shape:
+    def __post_init__(self) -> None:
         channels = self.weight.shape[1] * self.groups if self.transposed else self.weight.shape[0]
         extent = self._transposed_extent if self.transposed else self._extent
-        return (self.x.shape[0], channels, *(extent(axis) for axis in range(len(self.stride))))
+        spatial = tuple(extent(axis) for axis in range(len(self.stride)))
+        object.__setattr__(self, "shape", (self.x.shape[0], channels, *spatial))
 
     def _extent(self, axis: int) -> int:
         reach = self.dilation[axis] * (self.weight.shape[2 + axis] - 1) + 1
@@ -273,8 +267,9 @@ class Opaque(Node):
     @property
     def only(self) -> TensorType:
         """The type of the single result; of several, Item picks one."""
-        assert len(self.results) == 1 and self.results[0] is not None, f"{self.target} has several results"
-        return self.results[0]
+        (result,) = self.results
+        assert result is not None, f"the result of {self.target} is not a tensor"
+        return result
 
     @property
     def is_random(self) -> bool:
@@ -453,7 +448,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What forward() computes: its outputs, the structure they are returned in, the state it changes, what it assumes."""
+    """What forward() computes: its outputs, the structure they are returned in, the state it changes, its assumptions."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Node, ...]
@@ -480,7 +475,7 @@ class Graph:
 
 
 def walk(roots: tuple[Node, ...]) -> Iterator[Node]:
-    """Every node the roots depend on, operands first, each once; a loop, since graphs are deeper than Python's stack."""
+    """Every node the roots depend on, operands first, each once; a loop, as graphs are deeper than Python's stack."""
     seen: set[Node] = set()
     for root in roots:
         stack = [(root, False)]
