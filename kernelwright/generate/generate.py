@@ -8,12 +8,15 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import grid_of, work_of
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.pointwise import pointwise_source
-from kernelwright.generate.program import Choice, Launch, Program, ProgramStep, Source
-from kernelwright.kernels.pointwise import best_config, best_cpu_config
+from kernelwright.generate.program import Launch, Program, ProgramStep
+from kernelwright.kernels.pointwise import Choice, best_config
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel, Plan
 
 Choices = Mapping[str, Choice]
+
+# The files that templates are in; only the parts that a program uses are in its text.
+TEMPLATES = {"cuda": ("launch", "pointwise", "pointwise_tiles"), "cpu": ("pointwise",)}
 
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 
@@ -22,8 +25,8 @@ def default_choices(plan: Plan, device: Device) -> dict[str, Choice]:
     """For each kernel, by its name, the config that the cost model prefers."""
     choices: dict[str, Choice] = {}
     for kernel in plan.kernels:
-        work = work_of(kernel.region, grid_of(kernel.region))
-        choices[kernel.name] = best_config(work, device) if device.kind == "cuda" else best_cpu_config(work)
+        work = work_of(kernel.region, grid_of(kernel.region, device.kind))
+        choices[kernel.name] = best_config(work, device)
     return choices
 
 
@@ -75,12 +78,10 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
 def program_text(launches: Sequence[Launch], kind: str) -> str:
     """Device functions, the template, a struct a kernel, an entry a launch."""
     sources = [source for launch in launches for source in launch.sources]
-    needs = {name for source in sources for name in source.needs} | {"pointwise"}
+    needs = {name for source in sources for name in source.needs}
     parts = [
         CUDA_INCLUDES if kind == "cuda" else "",
-        inline_with_templates(needs | {"OnDevice"}, ("launch", "pointwise"), "cuda")
-        if kind == "cuda"
-        else inline_with_templates(needs, ("pointwise",), "cpu"),
+        inline_with_templates(needs, TEMPLATES[kind], "cuda" if kind == "cuda" else "cpu"),
         "// --- generated: one struct a kernel",
         *(source.struct for source in sources),
         "// --- entries: each runs its kernels in order on the caller's stream",

@@ -1,4 +1,11 @@
-"""A `Region` comes in; the same region over as few axes as possible, split into rows and columns, goes out."""
+"""A `Region` comes in; how a kernel walks over it, with as few axes as possible, goes out.
+
+    Rows    rows and columns: vectors run along the columns. What the CPU always does.
+    Flat    one long row, for rows that vectors do not divide: dense operands are read in vectors across the ends of
+            rows, and the coordinates of the others are computed for each element.
+    Tiles   rows, depth and columns: an operand whose neighbours lie along the depth, while results lie along the
+            columns, is turned around in shared memory.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +13,38 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.ir.nodes import Shape
-from kernelwright.kernels.pointwise import Work
+from kernelwright.kernels.pointwise import Walk, Work
 from kernelwright.plan import Layout, Region
+
+# Fewer elements than this are not worth a tile, or a computed coordinate.
+LARGE = 1 << 16
+
+# An axis shorter than this fills no tile.
+TILE_EXTENT = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How one operand is reached: strides of the outer axes, stride along the columns, offset."""
+    """How one operand is reached: strides of the outer axes, along the depth and along the columns, and the offset."""
 
     layout: Layout
     outer: Shape
+    depth: int
     inner: int
     offset: int
+
+    @property
+    def strides(self) -> Shape:
+        return (*self.outer, self.depth, self.inner)
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Outer axes, whose product is the number of rows, and the columns that vectors run along."""
+    """Outer axes, whose product is the number of rows, the depth (1 but for Tiles), and the columns."""
 
+    walk: Walk
     outer: Shape
+    depth: int
     columns: int
     loads: tuple[Access, ...]
     stores: tuple[Access, ...]
@@ -34,26 +54,45 @@ class Grid:
         return math.prod(self.outer)
 
     @property
+    def axes(self) -> Shape:
+        return (*self.outer, self.depth, self.columns)
+
+    @property
     def wide_index(self) -> bool:
         """Whether an element's number needs 64 bits; a block may run past the end, so leave it room."""
-        reach = max((extent_of(a, self) for a in (*self.loads, *self.stores)), default=0)
-        return max(reach, self.rows * self.columns) >= 2**31 - 2**20
+        reach = max((self.reach(a) for a in (*self.loads, *self.stores)), default=0)
+        return max(reach, math.prod(self.axes)) >= 2**31 - 2**20
+
+    def reach(self, access: Access) -> int:
+        return access.offset + sum((n - 1) * abs(s) for n, s in zip(self.axes, access.strides, strict=True))
+
+    def is_dense(self, access: Access) -> bool:
+        """Whether the operand's elements lie in the order in which the grid counts them."""
+        expected = 1
+        for extent, stride in zip(reversed(self.axes), reversed(access.strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
 
 
-def extent_of(access: Access, grid: Grid) -> int:
-    reach = sum((n - 1) * abs(s) for n, s in zip(grid.outer, access.outer, strict=True))
-    return access.offset + reach + (grid.columns - 1) * abs(access.inner)
+def grid_of(region: Region, kind: str) -> Grid:
+    """The walk that suits the operands. `kind` is the device's: a CPU has neither tiles nor a use for flat rows."""
+    grid = rows_grid(region)
+    if kind != "cuda" or math.prod(region.shape) < LARGE:
+        return grid
+    return tiles_grid(grid) or flat_grid(grid) or grid
 
 
-def grid_of(region: Region) -> Grid:
+def rows_grid(region: Region) -> Grid:
     layouts = [layout for _, layout in region.loads] + [layout for _, layout in region.stores]
     axes = merged_axes(region.shape, [layout.strides for layout in layouts])
     *outer, (columns, strides) = axes or [(1, (0,) * len(layouts))]
     accesses = [
-        Access(layout, tuple(s[i] for _, s in outer), strides[i], layout.offset) for i, layout in enumerate(layouts)
+        Access(layout, tuple(s[i] for _, s in outer), 0, strides[i], layout.offset) for i, layout in enumerate(layouts)
     ]
     split = len(region.loads)
-    return Grid(tuple(n for n, _ in outer), columns, tuple(accesses[:split]), tuple(accesses[split:]))
+    return Grid("rows", tuple(n for n, _ in outer), 1, columns, tuple(accesses[:split]), tuple(accesses[split:]))
 
 
 def merged_axes(shape: Shape, strides: list[Shape]) -> list[tuple[int, Shape]]:
@@ -70,16 +109,45 @@ def merged_axes(shape: Shape, strides: list[Shape]) -> list[tuple[int, Shape]]:
     return axes
 
 
+def tiles_grid(grid: Grid) -> Grid | None:
+    """The same with the axis that most scattered operands lie along as depth; None if none is scattered."""
+    scattered = [a for a in grid.loads if a.inner not in (0, 1)]
+    depths = [i for a in scattered for i, stride in enumerate(a.outer) if stride == 1]
+    if not depths or any(a.inner != 1 for a in grid.stores):
+        return None
+    axis = max(sorted(set(depths)), key=depths.count)
+    if min(grid.outer[axis], grid.columns) < TILE_EXTENT:
+        return None
+
+    def turned(a: Access) -> Access:
+        return Access(a.layout, a.outer[:axis] + a.outer[axis + 1 :], a.outer[axis], a.inner, a.offset)
+
+    loads, stores = tuple(map(turned, grid.loads)), tuple(map(turned, grid.stores))
+    return Grid("tiles", grid.outer[:axis] + grid.outer[axis + 1 :], grid.outer[axis], grid.columns, loads, stores)
+
+
+def flat_grid(grid: Grid) -> Grid | None:
+    """One row of everything, if vectors do not divide the rows but every result is dense."""
+    ragged = len(grid.outer) > 0 and grid.columns % 4
+    if not ragged or not all(grid.is_dense(a) and not a.offset % 4 for a in grid.stores):
+        return None
+    return Grid("flat", grid.outer, 1, grid.columns, grid.loads, grid.stores)
+
+
 def work_of(region: Region, grid: Grid) -> Work:
     """What the template needs to know to rank its configs."""
-    vectors = [a for a in (*grid.loads, *grid.stores) if a.inner == 1]
-    starts = [n for a in vectors for n in (*a.outer, a.offset) if n]
+    flat = grid.walk == "flat"
+    accesses = (*grid.loads, *grid.stores)
+    vectors = [a for a in accesses if (grid.is_dense(a) if flat else a.inner == 1)]
+    starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in (*a.outer, a.offset)]
     itemsizes = tuple(a.layout.buffer.dtype.itemsize for a in vectors)
     return Work(
-        rows=grid.rows,
-        columns=grid.columns,
+        walk=grid.walk,
+        rows=1 if flat else grid.rows,
+        depth=grid.depth,
+        columns=math.prod(grid.axes) if flat else grid.columns,
         itemsizes=itemsizes or (4,),
-        alignments=tuple(sorted(set(starts))),
+        alignments=tuple(sorted({n for n in starts if n})),
         bytes_moved=region.bytes_moved,
         operands=len(grid.loads),
     )

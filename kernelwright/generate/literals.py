@@ -53,7 +53,9 @@ def double_literal(value: float) -> str:
 
 
 def with_point(digits: str) -> str:
-    """1 -> 1.0: a literal without a point or an exponent would be an integer."""
+    """1 -> 1.0: a literal without a point or an exponent would be an integer. 2e+01 -> 20.0: an exponent only where it helps."""
+    if "e" in digits and 1e-4 <= abs(float(digits)) < 1e9:
+        digits = repr(float(digits))
     return digits if any(c in digits for c in ".e") else f"{digits}.0"
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from kernelwright.generate.grid import Access, Grid, grid_of, work_of
 from kernelwright.generate.literals import camel, identifier, literal
-from kernelwright.generate.program import Choice, Source
+from kernelwright.generate.program import Source
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import SCALARS, spell_cast
-from kernelwright.kernels.pointwise import Config
+from kernelwright.kernels.pointwise import Choice, Config, CpuConfig, TileConfig
 from kernelwright.plan import Kernel, Layout, Region
 from kernelwright.plan.layouts import base_of
 
@@ -24,40 +24,46 @@ LONGEST_FORMULA = 100
 
 
 def pointwise_source(kernel: Kernel, choice: Choice) -> Source:
-    region, grid = kernel.region, grid_of(kernel.region)
-    writer = Writer(region, grid)
-    struct = writer.struct(camel(kernel.name), formula_of(region))
-    names = sorted({*re.findall(r"kw::(\w+)", struct), "KW_DEVICE", "KW_LANES", "int64_t", "Vec"})
-    call = call_text(kernel, choice, writer.arguments)
-    return Source(kernel, work_of(region, grid), choice, formula_of(region), struct, call, tuple(names))
+    region = kernel.region
+    grid = grid_of(region, "cpu" if isinstance(choice, CpuConfig) else "cuda")
+    writer = WRITERS[grid.walk](region, grid)
+    formula = formula_of(region)
+    struct = writer.struct(camel(kernel.name), formula)
+    template, parameters = template_of(choice)
+    stream = ", stream" if template != "pointwise" or isinstance(choice, Config) else ""
+    call = f"kw::{template}<{camel(kernel.name)}, {parameters}>({{{', '.join(writer.arguments)}}}{stream})"
+    on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
+    needs = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct), template, *on_host}
+    return Source(kernel, work_of(region, grid), choice, formula, struct, template, call, tuple(sorted(needs)))
 
 
-def call_text(kernel: Kernel, choice: Choice, arguments: Sequence[str]) -> str:
-    body = camel(kernel.name)
-    if isinstance(choice, Config):
-        shape = f"{choice.lanes}, {choice.vectors}, {choice.threads}"
-        return f"kw::pointwise<{body}, {shape}>({{{', '.join(arguments)}}}, stream)"
-    return f"kw::pointwise<{body}, {choice.lanes}, {choice.grain}>({{{', '.join(arguments)}}})"
+def template_of(choice: Choice) -> tuple[str, str]:
+    """The template that a config belongs to, and its parameters after the struct."""
+    match choice:
+        case Config(threads, lanes, vectors):
+            return "pointwise", f"{lanes}, {vectors}, {threads}"
+        case TileConfig(threads, tile):
+            return "pointwise_tiles", f"{tile}, {threads}"
+        case CpuConfig(lanes, grain):
+            return "pointwise", f"{lanes}, {grain}"
 
 
 class Writer:
-    """Writes the struct of one kernel: its arguments, how its operands are loaded, and how its results are made."""
+    """What every walk shares: pointers and their names, addresses, and the body as SSA temporaries."""
 
     def __init__(self, region: Region, grid: Grid) -> None:
         self.region = region
         self.grid = grid
-        self.pointers: dict[str, tuple[str, str]] = {}  # buffer -> (C++ type, name); an operand written over is both
-        self.loads: dict[tuple[Layout, ...], str] = {}
+        self.pointers: dict[str, tuple[str, str]] = {}  # buffer -> (C++ type, name); one that is written over is both
+        self.operands: dict[Layout, tuple[str, Access]] = {}  # distinct loads by name
         self.load_names: dict[Node, str] = {}
-        self.accesses: list[tuple[str, Access]] = []
         written = {layout.buffer.name for _, layout in region.stores}
         for (node, layout), access in zip(region.loads, grid.loads, strict=True):
             pointer = self.pointer(layout, writable=layout.buffer.name in written)
-            if (layout,) not in self.loads:
-                repeats = sum(a.layout.buffer == layout.buffer for _, a in self.accesses)
-                self.loads[(layout,)] = pointer if not repeats else f"{pointer}_{repeats + 1}"
-                self.accesses.append((self.loads[(layout,)], access))
-            self.load_names[node] = self.loads[(layout,)]
+            if layout not in self.operands:
+                repeats = sum(a.layout.buffer == layout.buffer for _, a in self.operands.values())
+                self.operands[layout] = (pointer if not repeats else f"{pointer}_{repeats + 1}", access)
+            self.load_names[node] = self.operands[layout][0]
         for _, layout in region.stores:
             self.pointer(layout, writable=True)
 
@@ -70,79 +76,63 @@ class Writer:
     def arguments(self) -> list[str]:
         return [name for _, name in self.pointers.values()]
 
+    @property
+    def accesses(self) -> list[tuple[str, Access]]:
+        return list(self.operands.values())
+
+    @property
+    def results(self) -> list[tuple[Node, Access]]:
+        return [(node, access) for (node, _), access in zip(self.region.stores, self.grid.stores, strict=True)]
+
     def struct(self, name: str, formula: str) -> str:
-        grid = self.grid
-        index = "int64_t" if grid.wide_index else "int"
         members = " ".join(f"{type_} {pointer};" for type_, pointer in self.pointers.values())
         lines = [
             f"// {formula}",
             f"struct {name} {{",
-            f"    using Index = {index};",
-            f"    static constexpr int64_t rows = {grid.rows}, columns = {grid.columns};",
+            f"    using Index = {'int64_t' if self.grid.wide_index else 'int'};",
+            f"    static constexpr int64_t {self.extents()};",
             f"    struct Args {{ {members} }};",
-            "",
-            *self.operands_lines(),
-            "",
-            *self.load_lines(),
-            "",
-            *self.store_lines(),
+            *self.members(),
             "};",
         ]
         return "\n".join(lines)
 
-    def operands_lines(self) -> list[str]:
-        fields = " ".join(f"{self.operand_type(a)} {name};" for name, a in self.accesses)
-        return [f"    template <int N> struct Operands {{ {fields} }};".replace("{  }", "{}")]
+    def extents(self) -> str:
+        return f"rows = {self.grid.rows}, columns = {self.grid.columns}"
 
-    @staticmethod
-    def operand_type(access: Access) -> str:
-        """A vector, or one value where the columns all see the same element."""
-        storage = access.layout.buffer.dtype.storage_cpp
-        return f"kw::Vec<{storage}, N>" if access.inner else storage
+    def members(self) -> list[str]:
+        raise NotImplementedError
 
-    def load_lines(self) -> list[str]:
-        used = [a for _, a in self.accesses]
-        return [
-            "    template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {",
-            *self.coordinate_lines(used),
-            "        Operands<N> x;",
-            *(f"        x.{name} = {self.load_expression(access)};" for name, access in self.accesses),
-            "        return x;",
-            "    }",
-        ]
-
-    def load_expression(self, access: Access) -> str:
-        pointer = self.pointers[access.layout.buffer.name][1]
-        where = self.address(f"a.{pointer}", access)
-        if access.inner == 0:
-            return f"*({where})" if " " in where else f"*{where}"
-        if access.inner == 1:
-            return f"kw::load<N>({where})"
-        return f"kw::gather<N>({where}, {access.inner})"
-
-    def address(self, pointer: str, access: Access) -> str:
-        terms = [pointer]
-        if access.offset:
-            terms.append(str(access.offset))
+    def address(self, access: Access) -> str:
+        """A pointer to the element at (row, level, column)."""
+        terms = [f"a.{self.pointers[access.layout.buffer.name][1]}"]
+        terms += [str(access.offset)] if access.offset else []
         terms += self.row_terms(access)
-        if access.inner:
-            terms.append("column" if access.inner == 1 else f"int64_t(column) * {access.inner}")
+        terms += self.scaled("level", access.depth) + self.scaled("column", access.inner)
         return " + ".join(terms)
 
+    def element(self, access: Access) -> str:
+        """The element there."""
+        pointer, _, index = self.address(access).partition(" + ")
+        return f"{pointer}[{index or '0'}]"
+
+    def scaled(self, index: str, stride: int) -> list[str]:
+        wide = index if self.grid.wide_index else f"int64_t({index})"
+        return [] if stride == 0 else [index if stride == 1 else f"{wide} * {stride}"]
+
     def row_terms(self, access: Access) -> list[str]:
-        """The offset of a row: row * columns where rows follow each other, else by the coordinates."""
-        dense, expected = True, self.grid.columns
+        """The offset of a row: row times its length where rows follow each other, else by the coordinates."""
+        expected = self.grid.depth * self.grid.columns
+        dense = bool(self.grid.outer)
         for extent, stride in zip(reversed(self.grid.outer), reversed(access.outer), strict=True):
             dense = dense and stride == expected
             expected *= extent
-        if dense and self.grid.outer:
-            return ["row * columns"]
-        wide = "int64_t({})" if not self.grid.wide_index else "{}"
-        names = self.coordinate_names()
-        pairs = [(names[i], stride) for i, stride in enumerate(access.outer) if stride]
-        return [name if stride == 1 else f"{wide.format(name)} * {stride}" for name, stride in pairs]
+        if dense:
+            return ["row * columns" if self.grid.depth == 1 else "row * (depth * columns)"]
+        names = self.coordinates()
+        return [term for name, stride in zip(names, access.outer, strict=True) for term in self.scaled(name, stride)]
 
-    def coordinate_names(self) -> list[str]:
+    def coordinates(self) -> list[str]:
         return ["row"] if len(self.grid.outer) == 1 else [f"i{axis}" for axis in range(len(self.grid.outer))]
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
@@ -151,84 +141,200 @@ class Writer:
         lines = []
         below = 1
         for axis in reversed(range(len(self.grid.outer))):
-            name = self.coordinate_names()[axis]
+            name = self.coordinates()[axis]
             if name != "row" and re.search(rf"\b{name}\b", text):
                 shifted = "row" if below == 1 else f"row / {below}"
-                whole = axis == 0
-                lines.append(f"        const Index {name} = {shifted if whole else f'{shifted} % {self.grid.outer[axis]}'};")
+                wrapped = shifted if axis == 0 else f"{shifted} % {self.grid.outer[axis]}"
+                lines.append(f"const Index {name} = {wrapped};")
             below *= self.grid.outer[axis]
         return list(reversed(lines))
-
-    def store_lines(self) -> list[str]:
-        uniform, lanes = self.body_lines()
-        results = [(node, access) for (node, _), access in zip(self.region.stores, self.grid.stores, strict=True)]
-        stores = []
-        vectors = []
-        for node, access in results:
-            pointer = self.pointers[access.layout.buffer.name][1]
-            storage = access.layout.buffer.dtype.storage_cpp
-            vectors.append(f"        kw::Vec<{storage}, N> {self.result_name(node)};")
-            stores.append(f"        kw::store<N>({self.address(f'a.{pointer}', access)}, {self.result_name(node)});")
-        return [
-            "    template <int N>",
-            "    KW_DEVICE static void store(const Args& a, Index row, Index column, const Operands<N>& x) {",
-            *self.coordinate_lines([access for _, access in results]),
-            *(f"        {line}" for line in uniform),
-            *vectors,
-            "        KW_LANES for (int i = 0; i < N; ++i) {",
-            *(f"            {line}" for line in lanes),
-            "        }",
-            *stores,
-            "    }",
-        ]
 
     def result_name(self, node: Node) -> str:
         stored = [n for n, _ in self.region.stores]
         return f"y{stored.index(node)}" if len(stored) > 1 else "y"
 
-    def body_lines(self) -> tuple[list[str], list[str]]:
-        """What is the same for all lanes, then what each lane computes, as SSA temporaries."""
-        names: dict[Node, str] = {}
-        uniform: list[str] = []
-        lanes: list[str] = []
-        is_uniform: set[Node] = set()
-        widened: dict[str, str] = {}
-        for node in self.region.body:
-            for x in node.args:
-                if x not in names:
-                    names[x] = self.operand_text(x, widened, uniform, lanes, is_uniform)
-            same = all(x in is_uniform for x in node.args)
-            temporary = f"t{sum(n in names for n in self.region.body)}"
-            line = f"const {node.dtype.compute_cpp} {temporary} = {spelled(node, [names[x] for x in node.args])};"
-            (uniform if same else lanes).append(line)
-            if same:
-                is_uniform.add(node)
-            names[node] = temporary
-        for node, layout in self.region.stores:
-            dtype = layout.buffer.dtype
-            value = f"kw::convert<{dtype.storage_cpp}>({names[node]})" if dtype.is_reduced_float else names[node]
-            lanes.append(f"{self.result_name(node)}[i] = {value};")
-        return uniform, lanes
+    def body_lines(self, texts: Mapping[str, str], uniform_loads: set[str]) -> tuple[list[str], list[str], list[str]]:
+        """What all lanes share, what each computes, and the value of each result.
 
-    def operand_text(
-        self, x: Node, widened: dict[str, str], uniform: list[str], lanes: list[str], is_uniform: set[Node]
-    ) -> str:
-        base = base_of(x)
-        if isinstance(base, Const):
-            is_uniform.add(x)
-            return literal(base.value, base.dtype)
-        name = self.load_names[x]
-        access = dict(self.accesses)[name]
-        if not access.inner:
-            is_uniform.add(x)
-        element = f"x.{name}[i]" if access.inner else f"x.{name}"
-        if not x.dtype.is_reduced_float:
-            return element
-        if name not in widened:
-            widened[name] = f"{name}_f"
-            line = f"const float {name}_f = kw::widen({element});"
-            (lanes if access.inner else uniform).append(line)
-        return widened[name]
+        `texts` spells each operand; `uniform_loads` are those that are the same for all lanes.
+        """
+        names: dict[Node, str] = {}
+        lines: dict[bool, list[str]] = {True: [], False: []}
+        uniform: set[Node] = set()
+        widened: set[str] = set()
+        for number, node in enumerate(self.region.body):
+            for x in node.args:
+                if x in names:
+                    continue
+                base = base_of(x)
+                if isinstance(base, Const):
+                    names[x] = literal(base.value, base.dtype)
+                    uniform.add(x)
+                    continue
+                name = self.load_names[x]
+                if name in uniform_loads:
+                    uniform.add(x)
+                names[x] = f"{name}_f" if x.dtype.is_reduced_float else texts[name]
+                if x.dtype.is_reduced_float and name not in widened:
+                    widened.add(name)
+                    lines[x in uniform].append(f"const float {name}_f = kw::widen({texts[name]});")
+            same = all(x in uniform for x in node.args)
+            value = spelled(node, [names[x] for x in node.args])
+            lines[same].append(f"const {node.dtype.compute_cpp} t{number} = {value};")
+            names[node] = f"t{number}"
+            if same:
+                uniform.add(node)
+        return lines[True], lines[False], [self.stored(node, access, names[node]) for node, access in self.results]
+
+    @staticmethod
+    def stored(node: Node, access: Access, value: str) -> str:
+        dtype = access.layout.buffer.dtype
+        return f"kw::convert<{dtype.storage_cpp}>({value})" if dtype.is_reduced_float else value
+
+
+class RowsWriter(Writer):
+    """Operands are vectors along the columns, or one value where all columns see the same element."""
+
+    def members(self) -> list[str]:
+        return [
+            "",
+            f"    template <int N> struct Operands {{ {' '.join(self.operand_fields())} }};".replace("{  }", "{}"),
+            "",
+            "    template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {",
+            *(f"        {line}" for line in self.coordinate_lines([a for _, a in self.accesses])),
+            "        Operands<N> x;",
+            *(f"        {line}" for name, access in self.accesses for line in self.load_lines(name, access)),
+            "        return x;",
+            "    }",
+            "",
+            "    template <int N>",
+            "    KW_DEVICE static void store(const Args& a, Index row, Index column, const Operands<N>& x) {",
+            *(f"        {line}" for line in self.store_lines()),
+            "    }",
+        ]
+
+    def operand_fields(self) -> list[str]:
+        fields = []
+        for name, access in self.accesses:
+            storage = access.layout.buffer.dtype.storage_cpp
+            fields.append(f"{storage} {name};" if self.is_uniform(access) else f"kw::Vec<{storage}, N> {name};")
+        return fields
+
+    def is_uniform(self, access: Access) -> bool:
+        return access.inner == 0
+
+    def load_lines(self, name: str, access: Access) -> list[str]:
+        if self.is_uniform(access):
+            return [f"x.{name} = {self.element(access)};"]
+        if access.inner == 1:
+            return [f"x.{name} = kw::load<N>({self.address(access)});"]
+        return [f"x.{name} = kw::gather<N>({self.address(access)}, {access.inner});"]
+
+    def store_lines(self) -> list[str]:
+        texts = {name: f"x.{name}" if self.is_uniform(a) else f"x.{name}[i]" for name, a in self.accesses}
+        shared, lanes, values = self.body_lines(texts, {name for name, a in self.accesses if self.is_uniform(a)})
+        names = [self.result_name(node) for node, _ in self.results]
+        storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
+        return [
+            *self.coordinate_lines([access for _, access in self.results]),
+            *shared,
+            *(f"kw::Vec<{storage}, N> {name};" for storage, name in zip(storages, names, strict=True)),
+            "KW_LANES for (int i = 0; i < N; ++i) {",
+            *(f"    {line}" for line in lanes),
+            *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
+            "}",
+            *(f"kw::store<N>({self.address(a)}, {name});" for name, (_, a) in zip(names, self.results, strict=True)),
+        ]
+
+
+class FlatWriter(RowsWriter):
+    """One long row: dense operands are vectors across the ends of rows; the others are looked up for each element."""
+
+    def extents(self) -> str:
+        columns = 1
+        for extent in self.grid.axes:
+            columns *= extent
+        return f"rows = 1, columns = {columns}"
+
+    def is_uniform(self, access: Access) -> bool:
+        return not any(access.strides)
+
+    def address(self, access: Access) -> str:
+        pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
+        offset = [str(access.offset)] if access.offset else []
+        return " + ".join([pointer, *offset, *(["column"] if self.grid.is_dense(access) else [])])
+
+    def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
+        return []
+
+    def load_lines(self, name: str, access: Access) -> list[str]:
+        if self.is_uniform(access):
+            return [f"x.{name} = {self.element(access)};"]
+        if self.grid.is_dense(access):
+            return [f"x.{name} = kw::load<N>({self.address(access)});"]
+        pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
+        terms = [*([str(access.offset)] if access.offset else []), *self.lookup_terms(access)]
+        return [
+            "KW_LANES for (int i = 0; i < N; ++i) {",
+            "    const Index e = column + i;",
+            f"    x.{name}[i] = {pointer}[{' + '.join(terms)}];",
+            "}",
+        ]
+
+    def lookup_terms(self, access: Access) -> list[str]:
+        """Element e's coordinate along each axis that the operand has, times its stride."""
+        terms = []
+        below = 1
+        axes = list(zip(self.grid.axes, access.strides, strict=True))
+        for number, (extent, stride) in reversed(list(enumerate(axes))):
+            above = any(n > 1 for n, _ in axes[:number])
+            if stride and extent > 1:
+                shifted = "e" if below == 1 else f"e / {below}"
+                coordinate = f"{shifted} % {extent}" if above else shifted
+                wide = coordinate if self.grid.wide_index else f"int64_t({coordinate})"
+                terms.append(coordinate if stride == 1 else f"{wide} * {stride}" if not self.grid.wide_index else f"({wide}) * {stride}")
+            below *= extent
+        return list(reversed(terms))
+
+
+class TilesWriter(Writer):
+    """Operands that lie along the depth go through a tile in shared memory; everything else is read where it is used."""
+
+    def extents(self) -> str:
+        return f"rows = {self.grid.rows}, depth = {self.grid.depth}, columns = {self.grid.columns}"
+
+    @staticmethod
+    def is_turned(access: Access) -> bool:
+        return access.depth == 1 and access.inner not in (0, 1)
+
+    def members(self) -> list[str]:
+        turned = [(name, a) for name, a in self.accesses if self.is_turned(a)]
+        direct = [(name, a) for name, a in self.accesses if not self.is_turned(a)]
+        fields = " ".join(f"{a.layout.buffer.dtype.storage_cpp} {name}[T][T + 1];" for name, a in turned)
+        place = "Index row, Index level, Index column, int p, int q"
+        shared, lanes, values = self.body_lines({name: name for name, _ in self.accesses}, set())
+        read = [a for _, a in direct] + [a for _, a in self.results]
+        return [
+            "",
+            "    // One column more than it needs, so that neither direction meets bank conflicts.",
+            f"    template <int T> struct Tile {{ {fields} }};",
+            "",
+            f"    template <int T> KW_DEVICE static void fetch(const Args& a, Tile<T>& tile, {place}) {{",
+            *(f"        {line}" for line in self.coordinate_lines([a for _, a in turned])),
+            *(f"        tile.{name}[q][p] = {self.element(a)};" for name, a in turned),
+            "    }",
+            "",
+            f"    template <int T> KW_DEVICE static void store(const Args& a, const Tile<T>& tile, {place}) {{",
+            *(f"        {line}" for line in self.coordinate_lines(read)),
+            *(f"        const {a.layout.buffer.dtype.storage_cpp} {name} = tile.{name}[q][p];" for name, a in turned),
+            *(f"        const {a.layout.buffer.dtype.storage_cpp} {name} = {self.element(a)};" for name, a in direct),
+            *(f"        {line}" for line in (*shared, *lanes)),
+            *(f"        {self.element(a)} = {v};" for v, (_, a) in zip(values, self.results, strict=True)),
+            "    }",
+        ]
+
+
+WRITERS: Mapping[str, type[Writer]] = {"rows": RowsWriter, "flat": FlatWriter, "tiles": TilesWriter}
 
 
 def spelled(node: Map, operands: Sequence[str]) -> str:

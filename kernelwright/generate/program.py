@@ -5,21 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kernelwright.kernels.pointwise import Config, CpuConfig, Work
+from kernelwright.kernels.pointwise import Choice, Work
 from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
-
-Choice: TypeAlias = Config | CpuConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One kernel as text: the struct, the line that launches it, and the device functions both need."""
+    """One kernel as text: the struct, the template that runs it, the launching expression, the functions they need."""
 
     kernel: Kernel
     work: Work
     choice: Choice
     formula: str
     struct: str
+    template: str
     call: str
     needs: tuple[str, ...]
 

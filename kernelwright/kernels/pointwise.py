@@ -1,27 +1,41 @@
-"""The pointwise template: its configs, which of them fit a kernel, and what each is expected to take."""
+"""The pointwise templates: their configs, which of them fit a kernel, and what each is expected to take."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from kernelwright.device import Device
+
+# How a kernel walks over its elements: see generate/grid.py.
+Walk = Literal["rows", "flat", "tiles"]
 
 # A launch that does nothing, until the next kernel can start.
 LAUNCH_US = 2.5
 
-# One 16-byte load takes about this long; Little's law then tells how many bytes must be in flight on each multiprocessor.
+# One load takes about this long; Little's law then tells how many bytes must be in flight on the whole device.
 MEMORY_LATENCY_NS = 700
+
+# Registers a thread may fill with operands in flight, and still compute.
+MOST_OPERAND_REGISTERS = 128
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """CUDA: threads a block, neighbours in a vector, vectors a thread has in flight."""
+    """CUDA, rows and flat: threads a block, neighbours in a vector, vectors a thread has in flight."""
 
     threads: int
     lanes: int
     vectors: int
+
+
+@dataclass(frozen=True, slots=True)
+class TileConfig:
+    """CUDA, tiles: threads a block, and the side of the square tile in shared memory."""
+
+    threads: int
+    tile: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +46,16 @@ class CpuConfig:
     grain: int
 
 
+Choice: TypeAlias = Config | TileConfig | CpuConfig
+
+
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a config must fit: a grid of rows and columns, the widths of its vector operands, and the bytes it moves."""
+    """What a config must fit: the extents of the walk, the widths of its vector operands, and the bytes it moves."""
 
+    walk: Walk
     rows: int
+    depth: int
     columns: int
     itemsizes: tuple[int, ...]
     alignments: tuple[int, ...]
@@ -45,12 +64,31 @@ class Work:
 
     @property
     def size(self) -> int:
-        return self.rows * self.columns
+        return self.rows * self.depth * self.columns
 
 
-def why_not(config: Config, work: Work, device: Device) -> str | None:
+def why_not(config: Choice, work: Work, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
-    widest = max(work.itemsizes, default=4)
+    if isinstance(config, CpuConfig):
+        return None if device.kind == "cpu" else "a config for a CPU."
+    if config.threads > device.max_threads_per_block:
+        return f"{config.threads} threads; a block has at most {device.max_threads_per_block}."
+    return why_no_tile(config, work, device) if isinstance(config, TileConfig) else why_no_vectors(config, work, device)
+
+
+def why_no_tile(config: TileConfig, work: Work, device: Device) -> str | None:
+    if work.walk != "tiles":
+        return "no operand needs to be turned around."
+    smem = config.tile * (config.tile + 1) * max(work.itemsizes) * work.operands
+    if smem > 48 * 1024:
+        return f"tiles of {config.tile} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
+    return None
+
+
+def why_no_vectors(config: Config, work: Work, device: Device) -> str | None:
+    if work.walk == "tiles":
+        return "an operand needs to be turned around in a tile."
+    widest = max(work.itemsizes)
     if config.lanes * widest > 2 * device.vector_bytes:
         return f"{config.lanes} lanes of {widest} B are more than two {device.vector_bytes} B loads."
     if work.rows > 1 and work.columns % config.lanes:
@@ -58,22 +96,24 @@ def why_not(config: Config, work: Work, device: Device) -> str | None:
     if any(alignment % config.lanes for alignment in work.alignments):
         return f"an operand's rows do not start at multiples of {config.lanes} elements."
     held = config.lanes * config.vectors * work.operands * max(widest, 4) // 4
-    if held > 128 and (config.lanes > 1 or config.vectors > 1):
-        return f"{held} registers for operands in flight leave none to compute with."
-    if config.threads > device.max_threads_per_block:
-        return f"{config.threads} threads; a block has at most {device.max_threads_per_block}."
+    if held > MOST_OPERAND_REGISTERS and (config.lanes > 1 or config.vectors > 1):
+        return f"{held} registers for operands in flight leave too few to compute with."
     return None
 
 
-def configs(work: Work, device: Device) -> tuple[Config, ...]:
+def configs(work: Work, device: Device) -> tuple[Choice, ...]:
     """Every config that fits, the most promising first."""
-    space = [Config(t, lanes, v) for lanes in (16, 8, 4, 2, 1) for v in (8, 4, 2, 1) for t in (256, 512, 128)]
-    fitting = [c for c in space if why_not(c, work, device) is None]
+    if device.kind == "cpu":
+        return tuple(CpuConfig(lanes, grain) for lanes in (64, 32, 16) for grain in (16384, 65536))
+    vectors = [Config(t, lanes, v) for lanes in (16, 8, 4, 2, 1) for v in (8, 4, 2, 1) for t in (256, 512, 128)]
+    tiles = [TileConfig(threads, tile) for tile in (32, 64, 16) for threads in (256, 512, 128)]
+    fitting = [c for c in (*vectors, *tiles) if why_not(c, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
 
-def cpu_configs(work: Work) -> tuple[CpuConfig, ...]:
-    return tuple(CpuConfig(lanes, grain) for lanes in (32, 64, 16) for grain in (16384, 65536, 4096))
+def best_config(work: Work, device: Device) -> Choice:
+    """The config the cost model prefers."""
+    return configs(work, device)[0]
 
 
 def floor_us(work: Work, device: Device) -> float:
@@ -81,34 +121,19 @@ def floor_us(work: Work, device: Device) -> float:
     return work.bytes_moved / device.copy_gbps / 1e3
 
 
-def cost_us(config: Config, work: Work, device: Device) -> float:
-    """Bytes over bandwidth, if enough of them are in flight; wider vectors issue fewer instructions."""
-    threads = min(device.max_threads_per_multiprocessor, config.threads * blocks_per_multiprocessor(config, device))
-    bytes_each = config.lanes * config.vectors * max(sum(work.itemsizes) / max(len(work.itemsizes), 1), 1)
-    in_flight = threads * bytes_each * device.multiprocessors
-    needed = device.copy_gbps * MEMORY_LATENCY_NS
-    shortage = max(1.0, needed / in_flight)
-    blocks = math.ceil(work.size / (config.threads * config.lanes * config.vectors))
-    waves = blocks / (device.multiprocessors * blocks_per_multiprocessor(config, device))
-    tail = math.ceil(waves) / waves if waves > 1 else 1.0
-    narrow = 1.0 + 0.03 * max(0, math.log2(16 / (config.lanes * max(work.itemsizes, default=4))))
-    wide = 1.0 + 0.02 * max(0, math.log2(config.lanes * config.vectors * max(work.itemsizes, default=4) / 64))
-    return LAUNCH_US + floor_us(work, device) * shortage * narrow * wide * min(tail, 1.1)
-
-
-def blocks_per_multiprocessor(config: Config, device: Device) -> int:
-    return max(1, device.max_threads_per_multiprocessor // config.threads)
-
-
-def best_config(work: Work, device: Device) -> Config:
-    """The config the cost model prefers."""
-    return configs(work, device)[0]
-
-
-def best_cpu_config(work: Work) -> CpuConfig:
-    return cpu_configs(work)[0]
-
-
-def summary(choices: Sequence[Config | CpuConfig]) -> str:
-    """The configs in words, for dumps."""
-    return ", ".join(str(c) for c in choices)
+def cost_us(config: Choice, work: Work, device: Device) -> float:
+    """Bytes over bandwidth, if enough of them are in flight; what is left over in the last wave is idle."""
+    if isinstance(config, CpuConfig):
+        return floor_us(work, device)
+    item = max(work.itemsizes)
+    each = config.tile**2 / config.threads if isinstance(config, TileConfig) else config.lanes * config.vectors
+    blocks_each = max(1, device.max_threads_per_multiprocessor // config.threads)
+    in_flight = device.multiprocessors * blocks_each * config.threads * each * item
+    shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)
+    waves = math.ceil(work.size / (config.threads * each)) / (device.multiprocessors * blocks_each)
+    idle = min(math.ceil(waves) / waves, 1.1) if waves > 1 else 1.0
+    # Narrow loads issue more instructions; many wide ones in flight cost registers, and so occupancy.
+    lanes = config.lanes if isinstance(config, Config) else 4
+    narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (lanes * item)))
+    crowded = 1.0 + 0.02 * max(0.0, math.log2(each * item / 64))
+    return LAUNCH_US + floor_us(work, device) * shortage * narrow * crowded * idle

@@ -14,12 +14,11 @@ from kernelwright.build import build_all, build_cpu_library, compile_cubin, load
 from kernelwright.build.cubin import Cubin
 from kernelwright.device import Device
 from kernelwright.errors import BuildError
-from kernelwright.generate import Choice
-from kernelwright.generate.generate import entry_text, launch_of
+from kernelwright.generate.generate import TEMPLATES, entry_text, launch_of
 from kernelwright.generate.literals import camel
-from kernelwright.generate.pointwise import pointwise_source
+from kernelwright.generate.pointwise import pointwise_source, template_of
 from kernelwright.generate.program import Source
-from kernelwright.kernels.pointwise import Config
+from kernelwright.kernels.pointwise import Choice, Config, TileConfig
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel
 from kernelwright.settings import Settings
@@ -118,7 +117,7 @@ def cpu_runs(
     pointers: tuple[Buffer, ...] = ()
     for source in sources:
         launch = launch_of("run", [source.kernel], {source.kernel.name: source.choice})
-        head = inline_with_templates({*source.needs, "pointwise"}, ("pointwise",), "cpu")
+        head = inline_with_templates(source.needs, TEMPLATES["cpu"], "cpu")
         texts.append(f"{head}\n{source.struct}\n{entry_text(launch, 'cpu')}\n")
         pointers = launch.pointers
     built = build_all([partial(build_cpu_library, text, settings) for text in texts], settings)
@@ -143,13 +142,27 @@ def spills(cubin: Cubin) -> bool:
 
 
 def cubin_text(source: Source) -> str:
-    choice = source.choice
-    assert isinstance(choice, Config)
+    """The kernel without its host side, under the name `tuned`."""
+    block = f"{source.template}_block"
     body = camel(source.kernel.name)
-    head = inline_with_templates({*source.needs, "pointwise_block"}, ("pointwise",), "cuda")
-    shape = f"{choice.lanes}, {choice.vectors}, {choice.threads}"
-    signature = f'extern "C" __global__ void __launch_bounds__({choice.threads}) tuned({body}::Args args)'
-    return f"{head}\n{source.struct}\n{signature} {{ kw::pointwise_block<{body}, {shape}>(args); }}\n"
+    _, parameters = template_of(source.choice)
+    head = inline_with_templates({*source.needs, block} - {"OnDevice", source.template}, TEMPLATES["cuda"], "cuda")
+    signature = f'extern "C" __global__ void __launch_bounds__({threads_of(source.choice)}) tuned({body}::Args args)'
+    return f"{head}\n{source.struct}\n{signature} {{ kw::{block}<{body}, {parameters}>(args); }}\n"
+
+
+def threads_of(choice: Choice) -> int:
+    assert isinstance(choice, (Config, TileConfig)), "a CPU has no blocks"
+    return choice.threads
+
+
+def blocks_of(source: Source) -> int:
+    """The blocks that the template's own launch would take."""
+    work, choice = source.work, source.choice
+    if isinstance(choice, TileConfig):
+        return work.rows * -(-work.depth // choice.tile) * -(-work.columns // choice.tile)
+    assert isinstance(choice, Config)
+    return max(1, -(-work.rows * (work.columns // choice.lanes) // (choice.threads * choice.vectors)))
 
 
 def driver_launch(cubin: Cubin, source: Source, tensors: dict[str, Any], device: Device) -> Callable[[], None]:
@@ -164,14 +177,11 @@ def driver_launch(cubin: Cubin, source: Source, tensors: dict[str, Any], device:
     names = [b.name for b in launch_of("run", [source.kernel], {source.kernel.name: source.choice}).pointers]
     packed = (ctypes.c_void_p * len(names))(*(tensors[name].data_ptr() for name in names))
     parameters = (ctypes.c_void_p * 1)(ctypes.addressof(packed))
-    choice = source.choice
-    assert isinstance(choice, Config)
-    total = source.work.rows * (source.work.columns // choice.lanes)
-    blocks = max(1, -(-total // (choice.threads * choice.vectors)))
+    blocks, threads = blocks_of(source), threads_of(source.choice)
 
     def run() -> None:
         stream = ctypes.c_void_p(torch.cuda.current_stream(device.torch_name).cuda_stream)
-        code = driver.cuLaunchKernel(function, blocks, 1, 1, choice.threads, 1, 1, 0, stream, parameters, None)
+        code = driver.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, parameters, None)
         check(code, "cuLaunchKernel")
         _ = packed  # the launch reads it, so it lives as long as this function
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
 from kernelwright import kernels
 from kernelwright.device import Device
-from kernelwright.generate import Choice, default_choices
+from kernelwright.generate import default_choices
 from kernelwright.generate.grid import grid_of, work_of
 from kernelwright.generate.pointwise import pointwise_source
-from kernelwright.kernels.pointwise import Config, CpuConfig, Work, configs, cpu_configs, floor_us
+from kernelwright.kernels.pointwise import Choice, Config, CpuConfig, TileConfig, Work, configs, floor_us
 from kernelwright.plan import Kernel, Plan
 from kernelwright.settings import Settings
 from kernelwright.tune.measure import measure
@@ -61,7 +62,7 @@ def tune(
 def tune_kernel(
     kernel: Kernel, default: Choice, device: Device, store: TuningStore, settings: Settings, deadline: float
 ) -> Tuned:
-    work = work_of(kernel.region, grid_of(kernel.region))
+    work = work_of(kernel.region, grid_of(kernel.region, device.kind))
     floor = floor_us(work, device)
     small = work.bytes_moved < NOT_WORTH_TUNING_BYTES
     if not device.present or small or work.size == 0 or time.monotonic() > deadline:
@@ -69,7 +70,7 @@ def tune_kernel(
     key = tuning_key(kernel, device)
     known = store.get(key)
     if known is not None:
-        return Tuned(kernel.name, read_choice(known.config, device), known.median_us, floor, "remembered", 0)
+        return Tuned(kernel.name, read_choice(known.config), known.median_us, floor, "remembered", 0)
     trials = measure(kernel, short_list(work, device), device, settings)
     if not trials:
         return Tuned(kernel.name, default, None, floor, "model", 0)
@@ -79,36 +80,34 @@ def tune_kernel(
 
 
 def short_list(work: Work, device: Device) -> Sequence[Choice]:
-    if device.kind == "cpu":
-        return cpu_configs(work)[:SHORT_LIST]
-    ranked = configs(work, device)
-    # The model cannot tell lanes and vectors apart well: let the short list differ in both before it differs in threads.
-    spread: dict[tuple[int, int], Config] = {}
-    for config in ranked:
-        spread.setdefault((config.lanes, config.vectors), config)
+    """The model cannot tell lanes and vectors apart well: the list differs in those before it differs in threads."""
+    spread: dict[Choice, Choice] = {}
+    for config in configs(work, device):
+        spread.setdefault(replace(config, threads=0) if isinstance(config, Config) else config, config)
     return list(spread.values())[:SHORT_LIST]
 
 
 def tuning_key(kernel: Kernel, device: Device) -> TuningKey:
     """The struct's text says everything about a kernel: its body, shape, strides and types."""
-    default: Choice = Config(256, 1, 1) if device.kind == "cuda" else CpuConfig(1, 1)
-    struct = pointwise_source(kernel, default).struct
-    grid = grid_of(kernel.region)
+    grid = grid_of(kernel.region, device.kind)
+    struct = pointwise_source(kernel, configs(work_of(kernel.region, grid), device)[0]).struct
     return TuningKey(digest(struct), f"{grid.rows}x{grid.columns}", device.name, digest(template_text(device)))
 
 
 def template_text(device: Device) -> str:
-    folder = Path(kernels.__file__).parent
-    names: Mapping[str, str] = {"cuda": "cuda/pointwise.cuh", "cpu": "cpu/pointwise.hpp"}
-    return (folder / names[device.kind]).read_text()
+    """The templates a config may belong to: a changed one is measured again."""
+    folder = Path(kernels.__file__).parent / device.kind
+    return "".join(path.read_text() for path in sorted(folder.glob("pointwise*")))
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def read_choice(text: str, device: Device) -> Choice:
+def read_choice(text: str) -> Choice:
     fields = json.loads(text)
-    return Config(**fields) if device.kind == "cuda" else CpuConfig(**fields)
+    kinds: tuple[type[Choice], ...] = (Config, TileConfig, CpuConfig)
+    kind = next(kind for kind in kinds if set(fields) == {f.name for f in dataclass_fields(kind)})
+    return kind(**fields)
 
 
