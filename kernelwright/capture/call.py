@@ -37,7 +37,12 @@ Translation: TypeAlias = Callable[[Call], Value]
 
 
 # These return one of their operands or compare them, so that a float32 detour would change nothing.
-UNROUNDED = frozenset("identity where minimum maximum eq ne lt le gt ge isnan isinf isfinite signbit relu neg abs".split())
+UNROUNDED = frozenset(
+    (
+        *("identity", "where", "minimum", "maximum", "eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf"),
+        *("isfinite", "signbit", "relu", "neg", "abs"),
+    )
+)
 
 
 def constant(value: bool | int | float, dtype: DType) -> Const:
@@ -46,11 +51,7 @@ def constant(value: bool | int | float, dtype: DType) -> Const:
 
 
 def cast(x: Node, to: DType) -> Node:
-    if x.dtype is to:
-        return x
-    if isinstance(x, Const):
-        return constant(x.value, to)
-    return Map("cast", (x,), to)
+    return x if x.dtype is to else Map("cast", (x,), to)
 
 
 def spread(x: Node, shape: Shape) -> Node:
@@ -58,7 +59,7 @@ def spread(x: Node, shape: Shape) -> Node:
     return x if x.shape in ((), shape) else Broadcast(x, shape)
 
 
-def pointwise(fn: str, operands: tuple[Any, ...], type: TensorType, compute: DType) -> Node | None:
+def pointwise(fn: str, operands: tuple[Any, ...], result: TensorType, compute: DType) -> Node | None:
     """fn on operands (nodes or numbers) computed in one dtype, as a value of the given type.
 
     16-bit floats are computed in float32 and rounded once, as PyTorch's own kernels do.
@@ -67,12 +68,11 @@ def pointwise(fn: str, operands: tuple[Any, ...], type: TensorType, compute: DTy
     if wide.kind not in SCALARS[fn].accepts:
         return None
     first = 1 if fn == "where" else 0
-    nodes = [spread(operands[0], type.shape)] if first else []
+    nodes = [spread(operands[0], result.shape)] if first else []
     for operand in operands[first:]:
         node = cast(operand, wide) if isinstance(operand, Node) else constant(operand, wide)
-        nodes.append(spread(node, type.shape))
-    result = whole(Map(fn, tuple(nodes)), type.shape)
-    return cast(result, type.dtype)
+        nodes.append(spread(node, result.shape))
+    return cast(whole(Map(fn, tuple(nodes)), result.shape), result.dtype)
 
 
 def whole(x: Node, shape: Shape) -> Node:

@@ -10,8 +10,9 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.fx import Node as FxNode
 
+from kernelwright.capture.call import Value
 from kernelwright.capture.export import export
-from kernelwright.capture.operators import Value, translate
+from kernelwright.capture.operators import translate
 from kernelwright.capture.settings import settings_of
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
@@ -40,7 +41,7 @@ def refuse_what_has_no_form(problem: Problem, instance: Instance) -> None:
     for position, value in enumerate(instance.inputs):
         if isinstance(value, (list, tuple, dict)):
             raise UnsupportedProblem(
-                f"argument {position} of forward() is a {type(value).__name__}; tensors and Python scalars are understood.",
+                f"argument {position} of forward() is a {type(value).__name__}; only tensors and scalars are understood.",
                 where=problem.path,
                 cure="Let forward() take the tensors as arguments of their own.",
             )
@@ -59,7 +60,8 @@ def leaf_nodes(problem: Problem, program: ExportedProgram, instance: Instance) -
                 leaves[spec.arg.name] = Input(names[position], position, *layout(problem, fake))
             position += 1
         elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
-            assert isinstance(fake, torch.Tensor) and spec.target is not None
+            assert isinstance(fake, torch.Tensor)
+            assert spec.target is not None
             leaves[spec.arg.name] = Param(spec.target, *layout(problem, fake))
         elif spec.kind is InputKind.CONSTANT_TENSOR:
             assert spec.target is not None
@@ -102,9 +104,7 @@ def argument_names(instance: Instance) -> list[str]:
     return declared + rest
 
 
-def assemble(
-    problem: Problem, program: ExportedProgram, instance: Instance, values: Mapping[FxNode, Value]
-) -> Graph:
+def assemble(problem: Problem, program: ExportedProgram, instance: Instance, values: Mapping[FxNode, Value]) -> Graph:
     placeholders = {fx.name: values[fx] for fx in program.graph.nodes if fx.op == "placeholder"}
     by_name: Mapping[str, Value] = {fx.name: value for fx, value in values.items()}
     targets: dict[str, Node] = {}
@@ -124,7 +124,8 @@ def assemble(
         elif out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
             assert out.target is not None
             target, value = targets[out.target], by_name[out.arg.name]
-            assert isinstance(target, (Param, Input)) and isinstance(value, Node)
+            assert isinstance(target, (Param, Input))
+            assert isinstance(value, Node)
             updates.append(Update(target, value))
         else:
             raise UnsupportedProblem(f"forward() has an output of kind {out.kind.name}.", where=problem.path)
@@ -142,7 +143,9 @@ def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outp
         return Fixed(arg.value)
     value = by_name[arg.name] if isinstance(arg, TensorArgument) else None
     if not isinstance(value, Node):
-        raise UnsupportedProblem("forward() returns something that is neither a tensor nor a constant.", where=problem.path)
+        raise UnsupportedProblem(
+            "forward() returns something that is neither a tensor nor a constant.", where=problem.path
+        )
     # Two results that are equal but were two tensors stay two tensors: the caller may write into one of them.
     outputs.append(Map("identity", (value,)) if value in outputs else value)
     return len(outputs) - 1
@@ -154,7 +157,7 @@ def structured(problem: Problem, spec: Any, leaves: Any) -> Structure:
         return next(leaves)  # type: ignore[no-any-return]
     if spec.type not in (tuple, list):
         raise UnsupportedProblem(
-            f"forward() returns a {getattr(spec.type, '__name__', spec.type)}; a tensor, or a tuple or list of them, is understood.",
+            f"forward() returns a {getattr(spec.type, '__name__', spec.type)}; only tensors, tuples and lists are understood.",
             where=problem.path,
             cure="Return a tuple.",
         )
@@ -164,5 +167,3 @@ def structured(problem: Problem, spec: Any, leaves: Any) -> Structure:
 def pytree_children(spec: Any) -> list[Any]:
     children: list[Any] = spec.children() if callable(getattr(spec, "children", None)) else spec.children_specs
     return children
-
-

@@ -46,7 +46,9 @@ def matmul(a: Node, b: Node) -> Node | None:
 def without_ones(x: Node, labels: str, others: str, other_shape: Shape) -> tuple[Node, str]:
     """x without the batch axes of extent 1 that the other operand repeats."""
     extents = dict(zip(others, other_shape, strict=True))
-    keep = [i for i, label in enumerate(labels) if label in "xyz" or not (x.shape[i] == 1 and extents.get(label, 1) != 1)]
+    keep = [
+        i for i, label in enumerate(labels) if label in "xyz" or not (x.shape[i] == 1 and extents.get(label, 1) != 1)
+    ]
     if len(keep) == len(labels):
         return x, labels
     return Reshape(x, tuple(x.shape[i] for i in keep)), "".join(labels[i] for i in keep)

@@ -38,7 +38,8 @@ def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
 
 
 def traced(instance: Instance) -> ExportedProgram:
-    return torch.export.export(instance.model, instance.inputs, strict=False).run_decompositions({})
+    program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
+    return program.run_decompositions({})
 
 
 def traced_or_refused(problem: Problem, instance: Instance) -> ExportedProgram:

@@ -31,7 +31,8 @@ def comparing(fn: str, *names: str) -> Translation:
 def promoted(operands: tuple[Any, ...]) -> DType:
     """The dtype PyTorch computes in, by its own rules: ranks and Python numbers count less than tensors."""
     stand_ins = [
-        torch.empty((1,) * min(len(o.shape), 1), dtype=o.dtype.to_torch()) if isinstance(o, Node) else o for o in operands
+        torch.empty((1,) * min(len(o.shape), 1), dtype=o.dtype.to_torch()) if isinstance(o, Node) else o
+        for o in operands
     ]
     dtype = torch.result_type(stand_ins[0], stand_ins[1]) if len(stand_ins) > 1 else stand_ins[0].dtype
     return from_torch(dtype)
@@ -221,11 +222,12 @@ def normalised_eval(call: Call) -> Value:
 
 
 SAME_NAME = (
-    "neg reciprocal exp exp2 expm1 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh "
-    "asinh acosh atanh sigmoid erf erfc erfinv floor ceil trunc frac relu relu6 selu silu mish hardsigmoid hardswish "
-    "abs sign"
-).split()
-COMPARISONS = "eq ne lt le gt ge".split()
+    *("neg", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin"),
+    *("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid"),
+    *("erf", "erfc", "erfinv", "floor", "ceil", "trunc", "frac", "relu", "relu6", "selu", "silu", "mish"),
+    *("hardsigmoid", "hardswish", "abs", "sign"),
+)
+COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
 
 MAPS: Mapping[str, Translation] = {
     **{f"aten.{name}": of(name, "self") for name in SAME_NAME},
@@ -288,8 +290,11 @@ MAPS: Mapping[str, Translation] = {
         for way in ("left", "right")
         for form in ("Tensor", "Tensor_Scalar")
     },
-    **{f"aten.__{op}__.{form}": bitwise(f"bitwise_{fn}", "self", "other")
-       for op, fn in (("and", "and"), ("or", "or"), ("xor", "xor")) for form in ("Tensor", "Scalar")},
+    **{
+        f"aten.__{op}__.{form}": bitwise(f"bitwise_{fn}", "self", "other")
+        for op, fn in (("and", "and"), ("or", "or"), ("xor", "xor"))
+        for form in ("Tensor", "Scalar")
+    },
     **{f"aten.to.{form}": converted for form in ("dtype", "dtype_layout", "device", "other", "prim_Device")},
     "aten._to_copy": converted,
     "aten.type_as": converted,

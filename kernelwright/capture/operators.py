@@ -1,4 +1,4 @@
-"""One call of the exported program comes in; its IR value goes out: by the table of operators we know, else as Opaque."""
+"""One call of the exported program comes in; its IR value goes out, by the table of known operators, else as Opaque."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from kernelwright.ir import dtypes
 from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Symbol, TensorType
 from kernelwright.load import Problem
 
+
 def translate(fx: FxNode, values: Mapping[FxNode, Value], problem: Problem) -> Value:
     """The value of one call_function node."""
     if fx.target is operator.getitem:
         source, index = fx.args
-        assert isinstance(source, FxNode) and isinstance(index, int)
+        assert isinstance(source, FxNode)
+        assert isinstance(index, int)
         several = values[source]
         assert isinstance(several, tuple)
         return several[index]
@@ -52,7 +54,7 @@ def tensor_type(fake: torch.Tensor, fx: FxNode, problem: Problem) -> TensorType:
     name = str(fake.dtype).removeprefix("torch.")
     if name not in dtypes.DTYPES or not all(isinstance(extent, int) for extent in fake.shape):
         raise UnsupportedProblem(
-            f"{fx.target} gives a {name} tensor of shape {tuple(fake.shape)}; shapes must be fixed and dtypes standard.",
+            f"{fx.target} gives a {name} tensor of shape {tuple(fake.shape)}; shapes must be fixed, dtypes standard.",
             where=problem.path,
         )
     return TensorType(tuple(fake.shape), dtypes.by_name(name))

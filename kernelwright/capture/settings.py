@@ -8,13 +8,17 @@ from kernelwright.ir.nodes import Setting
 
 # Constants of library modules that the shape of a parameter already tells, or that change no result.
 TOLD_BY_SHAPES = frozenset(
-    "in_features out_features in_channels out_channels num_features num_embeddings embedding_dim inplace "
-    "normalized_shape input_size hidden_size num_channels embed_dim".split()
+    (
+        *("in_features", "out_features", "in_channels", "out_channels", "num_features", "num_embeddings"),
+        *("embedding_dim", "inplace", "normalized_shape", "input_size", "hidden_size", "num_channels"),
+        *("embed_dim",),
+    )
 )
 
 # Library modules that do the same in train and in eval mode. For anything else the mode is part of what is assumed.
 MODELESS = (
-    *(nn.Linear, nn.Bilinear, nn.Identity, nn.Embedding, nn.Flatten, nn.Unflatten, nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
+    *(nn.Linear, nn.Bilinear, nn.Identity, nn.Embedding, nn.Flatten, nn.Unflatten),
+    *(nn.LayerNorm, nn.GroupNorm, nn.RMSNorm),
     *(nn.Sequential, nn.ModuleList, nn.ModuleDict, nn.ParameterList, nn.ParameterDict),
     *(nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
     *(nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.SELU, nn.CELU, nn.GELU, nn.SiLU, nn.Mish, nn.Softplus, nn.Softsign),
@@ -28,7 +32,7 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def settings_of(model: nn.Module, source: str) -> tuple[Setting, ...]:
-    """Every plain attribute of the user's own modules, the constants of library modules, and the mode where it matters."""
+    """Every plain attribute of the user's own modules, the constants of library modules, the mode where it matters."""
     named = model.named_modules()
     return tuple(setting for path, module in named for setting in module_settings(path, module, source))
 

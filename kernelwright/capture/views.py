@@ -127,9 +127,10 @@ VIEWS: Mapping[str, Translation] = {
     **{
         f"aten.{name}": reshaped
         for name in (
-            "view _unsafe_view reshape view_copy _reshape_alias flatten.using_ints unflatten.int "
-            "squeeze squeeze.dim squeeze.dims unsqueeze squeeze_copy unsqueeze_copy"
-        ).split()
+            *("view", "_unsafe_view", "reshape", "view_copy", "_reshape_alias", "flatten.using_ints"),
+            *("unflatten.int", "squeeze", "squeeze.dim", "squeeze.dims", "unsqueeze", "squeeze_copy"),
+            *("unsqueeze_copy",),
+        )
     },
     **{f"aten.{name}": unchanged for name in ("alias", "detach", "contiguous", "lift_fresh", "detach_", "view_as")},
     "aten.view_as": reshaped,

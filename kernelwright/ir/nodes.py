@@ -448,7 +448,7 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """What forward() computes: its outputs, the structure they are returned in, the state it changes, its assumptions."""
+    """What forward() computes: its outputs, how they are returned, the state it changes, what it assumes."""
 
     inputs: tuple[Input, ...]
     outputs: tuple[Node, ...]

@@ -19,7 +19,7 @@ MOST_PASSES = 1000
 
 
 def rewrite(graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule] = ()) -> Graph:
-    """The graph after passes from leaves to outputs, each node changed by the first rule that fires, to a fixed point."""
+    """The graph after passes from leaves to outputs, each node changed by the first rule that fires, till none does."""
     for _ in range(MOST_PASSES):
         changed = one_pass(graph, rules, use_rules)
         if changed == graph:
