@@ -20,9 +20,13 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import Tensor
 
 HEADERS = Path(__file__).resolve().parent.parent / "kernelwright" / "kernels" / "cuda"
 NVCC = [
@@ -284,11 +288,11 @@ def checked(code: int, what: str) -> None:
         raise RuntimeError(f"{what} returned CUDA error {code}")
 
 
-def batched(x: Any) -> Any:
+def batched(x: Tensor) -> Tensor:
     return x if x.dim() == 3 else x.unsqueeze(0)
 
 
-def result_like(a: Any, w: Any, dtype: Any) -> Any:
+def result_like(a: Tensor, w: Tensor, dtype: torch.dtype) -> Tensor:
     """Poisoned: an element that is not written shows as NaN."""
     return torch.full((batched(a).shape[0], a.shape[-2], w.shape[-2]), float("nan"), device="cuda", dtype=dtype)
 
@@ -298,8 +302,8 @@ class Call:
     """One product, ready to be launched again and again: `launch()`, then read `out`."""
 
     launch: Callable[[], None]
-    out: Any
-    keep: tuple[Any, ...]
+    out: Tensor
+    keep: tuple[Tensor | None, ...]
 
 
 class Library:
@@ -310,17 +314,19 @@ class Library:
         self.binary = ctypes.CDLL(str(library_path(folder, name)))
         self.family = name.split()[0]
 
-    def prepare(self, a: Any, w: Any, bias: Any = None, repack: bool = False, narrow: bool = False) -> Call:
+    def prepare(
+        self, a: Tensor, w: Tensor, bias: Tensor | None = None, repack: bool = False, narrow: bool = False
+    ) -> Call:
         make = {"sm90": self.sm90, "simt": self.simt, "skinny": self.skinny}.get(self.family, self.half)
         return make(a, w, bias, repack or narrow)
 
-    def __call__(self, a: Any, w: Any, bias: Any = None) -> Any:
+    def __call__(self, a: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         call = self.prepare(a, w, bias)
         call.launch()
         torch.cuda.synchronize()
         return call.out if a.dim() == 3 else call.out[0]
 
-    def sm90(self, a: Any, w: Any, bias: Any, repack: bool) -> Call:
+    def sm90(self, a: Tensor, w: Tensor, bias: Tensor | None, repack: bool) -> Call:
         a3, w3 = batched(a), batched(w)
         batches, m, k = a3.shape
         w_batches, n, _ = w3.shape
@@ -360,7 +366,7 @@ class Library:
         pack()
         return Call(launch, out, (a, w, packed, workspace, copied, bias))
 
-    def simt(self, a: Any, w: Any, bias: Any, repack: bool) -> Call:
+    def simt(self, a: Tensor, w: Tensor, bias: Tensor | None, repack: bool) -> Call:
         a3, w3 = batched(a), batched(w)
         batches, m, k = a3.shape
         n = w3.shape[1]
@@ -374,11 +380,14 @@ class Library:
         launch = lambda: checked(self.binary.run(ctypes.byref(problem), ctypes.byref(args), stream()), "run")
         return Call(launch, out, (a, w))
 
-    def skinny(self, a: Any, w: Any, bias: Any, repack: bool) -> Call:
+    def skinny(self, a: Tensor, w: Tensor, bias: Tensor | None, repack: bool) -> Call:
         few_is_a = "columns" not in self.name
         few, many = (batched(a), batched(w)) if few_is_a else (batched(w), batched(a))
         out = result_like(a, w, torch.float32)
-        pitch = lambda x: x.stride(0) if x.shape[0] > 1 else 0
+
+        def pitch(x: Tensor) -> int:
+            return x.stride(0) if x.shape[0] > 1 else 0
+
         problem = SkinnyProblem(
             few.data_ptr(), few.stride(1), pitch(few), many.data_ptr(), many.stride(1), pitch(many),
             few.shape[1], many.shape[1], a.shape[-1], batched(a).shape[0], a.shape[-2],
@@ -387,7 +396,7 @@ class Library:
         launch = lambda: checked(self.binary.run(ctypes.byref(problem), ctypes.byref(args), stream()), "run")
         return Call(launch, out, (a, w))
 
-    def half(self, a: Any, w: Any, bias: Any, narrow: bool) -> Call:
+    def half(self, a: Tensor, w: Tensor, bias: Tensor | None, narrow: bool) -> Call:
         a3, w3 = batched(a), batched(w)
         batches, m, k = a3.shape
         out = result_like(a, w, a.dtype if narrow else torch.float32)
@@ -405,16 +414,16 @@ class Library:
 # --- inputs
 
 
-def generator(seed: int) -> Any:
+def generator(seed: int) -> torch.Generator:
     g = torch.Generator(device="cuda")
     g.manual_seed(1234 + seed)
     return g
 
 
-def inputs(kind: str, m: int, n: int, k: int, seed: int = 0) -> tuple[Any, Any]:
+def inputs(kind: str, m: int, n: int, k: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     g = generator(seed)
-    rand = lambda *s: torch.rand(*s, device="cuda", generator=g)
-    randn = lambda *s: torch.randn(*s, device="cuda", generator=g)
+    rand: Callable[..., Tensor] = partial(torch.rand, device="cuda", generator=g)
+    randn: Callable[..., Tensor] = partial(torch.randn, device="cuda", generator=g)
     bound = 1 / math.sqrt(k)
     if kind == "rand x kaiming":
         return rand(m, k), (rand(n, k) * 2 - 1) * bound
@@ -444,19 +453,22 @@ def inputs(kind: str, m: int, n: int, k: int, seed: int = 0) -> tuple[Any, Any]:
     return a, w
 
 
-def integers(m: int, n: int, k: int, batches: int = 0, w_batches: int = 0, seed: int = 5) -> tuple[Any, Any]:
+def integers(m: int, n: int, k: int, batches: int = 0, w_batches: int = 0, seed: int = 5) -> tuple[Tensor, Tensor]:
     g = generator(seed + m + n + k)
-    whole = lambda *s: torch.randint(-8, 9, s, device="cuda", generator=g).float()
+
+    def whole(*shape: int) -> Tensor:
+        return torch.randint(-8, 9, shape, device="cuda", generator=g).float()
+
     a = whole(batches, m, k) if batches else whole(m, k)
     w = whole(w_batches, n, k) if w_batches else whole(n, k)
     return a, w
 
 
-def reference(a: Any, w: Any) -> Any:
+def reference(a: Tensor, w: Tensor) -> Tensor:
     return a.double() @ w.double().transpose(-1, -2)
 
 
-def errors(out: Any, exact: Any) -> tuple[float, float]:
+def errors(out: Tensor, exact: Tensor) -> tuple[float, float]:
     """Root of the summed squares over that of the result; worst element over the root mean square of its row."""
     difference = out.double() - exact
     scale = exact.pow(2).mean(-1, keepdim=True).sqrt().clamp_min(1e-300)
@@ -574,7 +586,7 @@ def error_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]
         yield {"check": "hostile", "kind": kind, "eager": errors(a @ w.t(), exact), "ours": ours}
     a, w = inputs("rand x kaiming", 1024, 8192, 8192)
     exact = reference(a, w)
-    names = ("sm90 256/64", "sm90 256/64 bare", "sm90 192/64", "sm90 128/64", "sm90 256/64 split4")
+    names = ["sm90 256/64", "sm90 256/64 bare", "sm90 192/64", "sm90 128/64", "sm90 256/64 split4"]
     ours = {name: errors(libraries(name)(a, w), exact) for name in names}
     yield {"check": "k", "k": 8192, "kind": "the linear layer", "eager": errors(a @ w.t(), exact), "ours": ours}
     library = libraries("sm90 256/64")
@@ -582,7 +594,7 @@ def error_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]
     yield {"check": "repeats", "equal": all(torch.equal(first, library(a, w)) for _ in range(100))}
 
 
-def classes(x: Any) -> Any:
+def classes(x: Tensor) -> Tensor:
     """0 finite, 1 Inf, 2 -Inf, 3 NaN."""
     return torch.isposinf(x).int() + 2 * torch.isneginf(x).int() + 3 * torch.isnan(x).int()
 
@@ -592,7 +604,7 @@ def special_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any
     torch.backends.cuda.matmul.allow_tf32 = False
     inf, nan = float("inf"), float("nan")
     base_a, base_w = inputs("randn", 300, 520, 1024)
-    cases: dict[str, Callable[[Any, Any], None]] = {
+    cases: dict[str, Callable[[Tensor, Tensor], object]] = {
         "Inf in a": lambda a, w: put(a, 3, 5, inf),
         "-Inf in a": lambda a, w: put(a, 299, 1023, -inf),
         "NaN in a": lambda a, w: put(a, 130, 64, nan),
@@ -627,23 +639,23 @@ def special_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any
             }
     a, w = inputs("randn", 1024, 8192, 8192)
     library = libraries("sm90 256/64")
-    for label, poison in {
-        "none": lambda a: None,
-        "one Inf": lambda a: put(a, 3, 5, inf),
-        "one NaN": lambda a: put(a, 3, 5, nan),
-        "all NaN": lambda a: a.fill_(nan),
-    }.items():
-        x = a.clone()
-        poison(x)
+    poisoned = {
+        "none": a,
+        "one Inf": put(a.clone(), 3, 5, inf),
+        "one NaN": put(a.clone(), 3, 5, nan),
+        "all NaN": torch.full_like(a, nan),
+    }
+    for label, x in poisoned.items():
         call = library.prepare(x, w)
         yield {"check": "special time", "case": label, "ms": cold_ms(call.launch, 5)}
 
 
-def put(x: Any, i: int, j: int, value: float) -> None:
+def put(x: Tensor, i: int, j: int, value: float) -> Tensor:
     x[i, j] = value
+    return x
 
 
-FLUSH: list[Any] = []
+FLUSH: list[Tensor] = []
 
 
 def cold_ms(launch: Callable[[], Any], count: int = 15) -> float:
@@ -652,14 +664,15 @@ def cold_ms(launch: Callable[[], Any], count: int = 15) -> float:
         FLUSH.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
     for _ in range(2):
         launch()
-    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(count)]
+    event: Callable[[], Any] = partial(torch.cuda.Event, enable_timing=True)
+    pairs = [(event(), event()) for _ in range(count)]
     for before, after in pairs:
         FLUSH[0].zero_()
         before.record()
         launch()
         after.record()
     torch.cuda.synchronize()
-    return sorted(before.elapsed_time(after) for before, after in pairs)[count // 2]
+    return float(sorted(before.elapsed_time(after) for before, after in pairs)[count // 2])
 
 
 def compare(
@@ -682,7 +695,9 @@ def time_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     torch.backends.cuda.matmul.allow_tf32 = False
     linear = torch.nn.functional.linear
 
-    def plain(label: str, a: Any, w: Any, names: list[str], repack: bool = False, count: int = 15) -> dict[str, Any]:
+    def plain(
+        label: str, a: Tensor, w: Tensor, names: list[str], repack: bool = False, count: int = 15
+    ) -> dict[str, Any]:
         batches, (m, k), n = batched(a).shape[0], a.shape[-2:], w.shape[-2]
         calls = {name: libraries(name).prepare(a, w, repack=repack).launch for name in names}
         return compare(label, calls, lambda: a @ w.transpose(-1, -2), floor_ms(m, n, k, batches), count)
@@ -764,7 +779,7 @@ def half_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
             calls = {name: libraries(name).prepare(a, w, narrow=True) for name in names}
             launches = {name: call.launch for name, call in calls.items()}
             label = f"{str(dtype).removeprefix('torch.')} {m}x{n}x{k}"
-            yield compare(label, launches, lambda a=a, w=w: a @ w.t(), floor_ms(m, n, k, products=1, size=2))
+            yield compare(label, launches, partial(torch.matmul, a, w.t()), floor_ms(m, n, k, products=1, size=2))
             exact = reference(a[:256], w)
             error = {name: errors(call.out[0][:256], exact) for name, call in calls.items()}
             yield {"check": "half error", "label": label, "eager": errors(a[:256] @ w.t(), exact), "ours": error}
@@ -775,9 +790,6 @@ RUN = {"exact": exact_phase, "errors": error_phase, "special": special_phase, "t
 
 def run_phase(phase: str, folder: Path, out: Path) -> None:
     """In a process of its own: every line as soon as it is known."""
-    global torch
-    import torch
-
     loaded: dict[str, Library] = {}
 
     def libraries(name: str) -> Library:
