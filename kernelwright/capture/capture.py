@@ -41,7 +41,7 @@ def refuse_what_has_no_form(problem: Problem, instance: Instance) -> None:
     for position, value in enumerate(instance.inputs):
         if isinstance(value, (list, tuple, dict)):
             raise UnsupportedProblem(
-                f"argument {position} of forward() is a {type(value).__name__}; only tensors and scalars are understood.",
+                f"argument {position} of forward() is a {type(value).__name__}; only tensors and scalars can be.",
                 where=problem.path,
                 cure="Let forward() take the tensors as arguments of their own.",
             )
@@ -156,8 +156,9 @@ def structured(problem: Problem, spec: Any, leaves: Any) -> Structure:
     if spec.is_leaf():
         return next(leaves)  # type: ignore[no-any-return]
     if spec.type not in (tuple, list):
+        kind = getattr(spec.type, "__name__", spec.type)
         raise UnsupportedProblem(
-            f"forward() returns a {getattr(spec.type, '__name__', spec.type)}; only tensors, tuples and lists are understood.",
+            f"forward() returns a {kind}; a tensor, or a tuple or list of them, is understood.",
             where=problem.path,
             cure="Return a tuple.",
         )

@@ -39,7 +39,8 @@ def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
 
 def traced(instance: Instance) -> ExportedProgram:
     program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
-    return program.run_decompositions({})
+    functional: ExportedProgram = program.run_decompositions({})
+    return functional
 
 
 def traced_or_refused(problem: Problem, instance: Instance) -> ExportedProgram:

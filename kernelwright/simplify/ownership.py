@@ -1,4 +1,4 @@
-"""A graph before and after rewriting comes in; the latter goes out, with a copy of each output that lost its own memory.
+"""A graph before and after rewriting comes in; the latter goes out, with copies of the outputs that lost their memory.
 
 Rewriting may turn an output that was a tensor of its own into a view of an input or of another output, or into a view
 that repeats its elements. The caller would see the difference when writing into it, so such an output is copied by

@@ -1,0 +1,96 @@
+"""Every rule about views by itself: both sides of its equation hold the same elements, wherever it fires."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+import torch
+
+from kernelwright.ir.dtypes import float32, int64
+from kernelwright.ir.interpret import evaluate
+from kernelwright.ir.nodes import Broadcast, Const, Contract, Input, Map, Node, Permute, Table
+from kernelwright.ir.rewrite import Rule
+from kernelwright.simplify import constants, contractions, motion, views
+from kernelwright.simplify.views import blocks
+from tests.property.edge_values import difference
+from tests.property.graphs_of_maps import agreed, random_shape, random_view
+
+
+def two_views(rng: Random) -> Node:
+    shape = random_shape(rng)
+    return random_view(rng, random_view(rng, Input("x", 0, shape, int64, (0,) * len(shape))))
+
+
+def map_of_views(rng: Random) -> Node:
+    leaves = [Input(name, i, s, int64, (0,) * len(s)) for i, (name, s) in enumerate((n, random_shape(rng)) for n in "xy")]
+    operands: list[Node] = [random_view(rng, leaf) for leaf in leaves]
+    constant: Node = Const(3, int64)
+    return Map("add", agreed(rng.sample([*operands, constant, Broadcast(constant, (2, 3))], 2)))
+
+
+def view_of_table(rng: Random) -> Node:
+    shape = random_shape(rng)
+    size = torch.Size(shape).numel()
+    return random_view(rng, Table(tuple(range(size)), shape, int64))
+
+
+def contraction_of_views(rng: Random) -> Node:
+    extents = {label: rng.choice((1, 2, 3)) for label in "bijk"}
+    operands: list[Node] = []
+    for position, labels in enumerate(("bij", "bjk")):
+        shape = tuple(extents[label] for label in labels)
+        order = tuple(rng.sample(range(3), 3))
+        stored = tuple(1 if rng.random() < 0.3 else shape[axis] for axis in order)
+        leaf = Input(labels, position, stored, float32, (0, 0, 0))
+        operands.append(Permute(leaf, tuple(order.index(axis) for axis in range(3))))
+        operands[-1] = operands[-1] if operands[-1].shape == shape else Broadcast(operands[-1], shape)
+    return Contract(operands[0], operands[1], "bij,bjk->bik")
+
+
+PATTERNS = (
+    *((rule, two_views) for rule in views.RULES),
+    *((rule, map_of_views) for rule in motion.RULES),
+    *((rule, contraction_of_views) for rule in contractions.RULES),
+    (constants.fold_table, view_of_table),
+)
+
+
+@pytest.mark.parametrize(("rule", "pattern"), PATTERNS, ids=[rule.__name__ for rule, _ in PATTERNS])
+def test_both_sides_of_each_equation_hold_the_same_elements(rule: Rule, pattern: object) -> None:
+    assert callable(pattern)
+    fired = 0
+    for seed in range(600):
+        left = pattern(Random(seed))
+        right = rule(left)
+        if right is None:
+            continue
+        fired += 1
+        leaves = {n: filled(n) for n in inputs_of(left)}
+        values = evaluate([left, right], leaves)
+        assert (right.shape, right.dtype) == (left.shape, left.dtype)
+        assert difference(values[left], values[right]) == "", f"seed {seed}: {left} -> {right}"
+        if fired == 40:
+            return
+    assert fired >= 5, "the patterns do not show this rule at work"
+
+
+def inputs_of(root: Node) -> list[Input]:
+    found: list[Input] = []
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        found += [node] if isinstance(node, Input) else []
+        stack += node.operands
+    return found
+
+
+def filled(leaf: Input) -> torch.Tensor:
+    return (torch.arange(leaf.size) + 10 * leaf.position).to(leaf.dtype.to_torch()).reshape(leaf.shape)
+
+
+def test_blocks_are_the_finest_that_a_reshape_maps_onto_each_other() -> None:
+    assert blocks((2, 3, 4), (6, 4)) == [((0, 1), (0,)), ((2,), (1,))]
+    assert blocks((2, 1, 6), (2, 2, 3, 1)) == [((0,), (0,)), ((2,), (1, 2))]
+    assert blocks((4, 3), (6, 2)) == [((0, 1), (0, 1))]
+    assert blocks((1, 1), ()) == []
