@@ -35,6 +35,7 @@ from kernelwright.plan import plan
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
 from kernelwright.tune import tune
+from kernelwright.tune.layouts import faster_in_channels_last
 
 FLUSH_BYTES = 256 << 20
 
@@ -68,7 +69,8 @@ def main() -> None:
 def one(path: Path, device: Device, copy: float, options: argparse.Namespace) -> dict[str, Any]:
     problem = load(path)
     begin = time.perf_counter()
-    planned = plan(simplify(capture(problem)))
+    graph = simplify(capture(problem))
+    planned = plan(graph, faster_in_channels_last(graph, device, 20.0, read_settings()))
     choices, tuned = tune(planned, device, 20.0, read_settings())
     program = generate(planned, choices, device)
     source = emit(program, problem)
@@ -226,7 +228,7 @@ def environment(copy: float) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "copy_gbps": round(copy, 1),
         "commit": os.environ.get("KERNELWRIGHT_COMMIT", commit),
-        "command": " ".join(["python", *sys.argv]),
+        "command": "python benchmarks/device.py " + " ".join(str(p) for p in sys.argv[1:] if p.endswith(".py")),
         "date": time.strftime("%Y-%m-%d"),
     }
 

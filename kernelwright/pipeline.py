@@ -23,6 +23,7 @@ from kernelwright.plan.text import plan_text
 from kernelwright.settings import Settings, read_settings
 from kernelwright.simplify import simplify
 from kernelwright.tune import Tuned, tune
+from kernelwright.tune.layouts import faster_in_channels_last
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -88,7 +89,8 @@ def optimize(
     stages = Stages(progress)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
-    planned = stages.run("plan", lambda: plan(graph), lambda made: plan_text(made, target))
+    turned = faster_in_channels_last(graph, target, budget_s * TUNING_SHARE, settings)
+    planned = stages.run("plan", lambda: plan(graph, turned), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
     choices, tuned = stages.run("tune", lambda: tune(planned, target, budget_s * TUNING_SHARE, settings, progress))
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)

@@ -23,6 +23,7 @@ from kernelwright.ir.nodes import (
     Table,
 )
 from kernelwright.plan import Buffer, Library
+from kernelwright.plan.steps import channels_last, contiguous
 
 # ATen operators with a public function that takes the same positional arguments.
 PUBLIC: Mapping[str, str] = {
@@ -61,6 +62,14 @@ WITHOUT_BACKEND: Mapping[str, tuple[str, int]] = {
 }
 
 
+CHANNELS_LAST = ".contiguous(memory_format=torch.channels_last)"
+
+
+def made_dense(buffer: Buffer) -> str:
+    """What to append to a call whose result a kernel reads: it costs nothing where the result already lies so."""
+    return ".contiguous()" if buffer.strides == contiguous(buffer.shape) else CHANNELS_LAST
+
+
 class Expressions:
     """Writes nodes as expressions over the variables that already hold values."""
 
@@ -95,7 +104,7 @@ class Expressions:
             case Contract():
                 return self.contract(step.node, step.bias)
             case Conv():
-                return self.conv(step.node, step.bias)
+                return self.conv(step.node, step)
             case Opaque():
                 return self.opaque(step.node, step)
         raise AssertionError(f"no library call: {step.node}")
@@ -111,13 +120,18 @@ class Expressions:
             return f'torch.einsum("{node.equation}", {x}, {y})'
         return f"torch.matmul({x}{rows}, {y}{columns})"
 
-    def conv(self, node: Conv, bias: Node | None) -> str:
-        rank = len(node.stride)
+    def conv(self, node: Conv, step: Library) -> str:
+        rank, bias = len(node.stride), step.bias
+        x, weight = self.of(node.x), self.of(node.weight)
+        if step.in_channels_last:
+            place = self.places.get(node.x)
+            turned = place is not None and place.strides == channels_last(place.shape)
+            x, weight = x if turned else f"{x}{CHANNELS_LAST}", f"{weight}{CHANNELS_LAST}"
         options = [
             *(f"{name}={tuple_text(v)}" for name, v, usual in geometry(node) if set(v) != {usual}),
             *([f"groups={node.groups}"] if node.groups != 1 else []),
         ]
-        arguments = [self.of(node.x), self.of(node.weight), *([] if bias is None else [self.of(bias)]), *options]
+        arguments = [x, weight, *([] if bias is None else [self.of(bias)]), *options]
         return f"F.conv{'_transpose' if node.transposed else ''}{rank}d({', '.join(arguments)})"
 
     def opaque(self, node: Opaque, step: Library) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from kernelwright.emit.expressions import Expressions, python, tuple_text, variable
+from kernelwright.emit.expressions import Expressions, made_dense, python, tuple_text, variable
 from kernelwright.generate import Launch, Program
 from kernelwright.generate.program import ProgramStep
 from kernelwright.ir.nodes import Fixed, Node, Param, Structure, View
 from kernelwright.plan import Buffer, CopyBack, Library, Materialise
 from kernelwright.plan.layouts import base_of
+from kernelwright.plan.steps import contiguous
 
 
 def forward_lines(program: Program, device: str) -> list[str]:
@@ -50,19 +51,22 @@ class ForwardWriter:
         return [*lines, f'launch("{launch.entry}", {arguments})']
 
     def allocation(self, buffer: Buffer) -> str:
-        return f"torch.empty({tuple_text(buffer.shape)}, dtype=torch.{buffer.dtype.name}, device={self.device})"
+        kind = f"dtype=torch.{buffer.dtype.name}, device={self.device}"
+        if buffer.strides != contiguous(buffer.shape):
+            return f"torch.empty({tuple_text(buffer.shape)}, {kind}, memory_format=torch.channels_last)"
+        return f"torch.empty({tuple_text(buffer.shape)}, {kind})"
 
     def library_lines(self, step: Library) -> list[str]:
         call = self.expressions.call(step)
         if len(step.results) == 1 or step.in_place or step.results[1:] == (None,) and "F.dropout" in call:
             (first, *_) = step.results
-            dense = ".contiguous()" if first is not None and self.is_read_by_kernel(first) else ""
+            dense = made_dense(first) if first is not None and self.is_read_by_kernel(first) else ""
             return [f"{first.name} = {call}{dense}" if first is not None else call]
         names = [result.name if result is not None else "_" for result in step.results]
         lines = [f"{', '.join(names)} = {call}"]
         for result in step.results:
             if result is not None and self.is_read_by_kernel(result):
-                lines.append(f"{result.name} = {result.name}.contiguous()")
+                lines.append(f"{result.name} = {result.name}{made_dense(result)}")
         return lines
 
     def is_read_by_kernel(self, buffer: Buffer) -> bool:

@@ -158,7 +158,10 @@ def spread_cheap_values(graph: Graph) -> Graph:
         def rule(node: Node, spared: set[Node] = spared) -> Node | None:
             if not (isinstance(node, Broadcast) and isinstance(node.x, Map) and node.x in spared):
                 return None
-            return Map(node.x.fn, tuple(x if x.shape == () else Broadcast(x, node.shape) for x in node.x.args), node.x.to)
+            args = node.x.args
+            # A Map spreads its rank-0 operands itself, to the shape of the others: one of them must have it.
+            spread = [x if x.shape == () and node.x.shape else Broadcast(x, node.shape) for x in args]
+            return Map(node.x.fn, tuple(spread), node.x.to)
 
         changed = rewrite(graph, [rule])
         if changed == graph:

@@ -10,7 +10,9 @@ from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Map, Node, Opaqu
 from kernelwright.plan.layouts import base_of
 
 # Names the emitted forward() uses itself.
-TAKEN = frozenset("self torch nn F ctypes inspect warnings load_inline stream launch planned run".split())
+TAKEN = frozenset(
+    ["self", "torch", "nn", "F", "ctypes", "inspect", "warnings", "load_inline", "stream", "launch", "planned", "run"]
+)
 
 # ATen's own names where they would read badly.
 SPOKEN: Mapping[str, str] = {

@@ -75,6 +75,7 @@ class Library:
     bias: Node | None
     results: tuple[Buffer | None, ...]
     in_place: bool = False
+    in_channels_last: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +116,11 @@ def contiguous(shape: Shape) -> Shape:
     for axis in range(len(shape) - 2, -1, -1):
         strides[axis] = strides[axis + 1] * max(shape[axis + 1], 1)
     return tuple(strides)
+
+
+def channels_last(shape: Shape) -> Shape:
+    """Strides of (batch, channels, height, width) with the channels innermost; of other ranks, row-major."""
+    if len(shape) != 4:
+        return contiguous(shape)
+    _, channels, height, width = shape
+    return (channels * height * width, 1, width * channels, channels)

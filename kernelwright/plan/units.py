@@ -1,0 +1,33 @@
+"""What runs at once: a group of Maps that share a kernel, or one node that PyTorch computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kernelwright.ir.nodes import Item, Map, Node
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What runs at once: a group of Maps, or one node that PyTorch computes, with the bias it adds."""
+
+    position: int
+    maps: tuple[Map, ...] = ()
+    library: Node | None = None
+    bias: Node | None = None
+    biased: Map | None = None
+
+    @property
+    def nodes(self) -> tuple[Node, ...]:
+        own = (*self.maps, self.library, self.biased)
+        return tuple(n for n in own if n is not None)
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        inside = set(self.nodes)
+        return tuple(x for n in self.nodes for x in n.operands if x not in inside)
+
+
+def made_by(node: Node) -> Node:
+    """An Item is made by its Opaque."""
+    return node.source if isinstance(node, Item) else node
