@@ -518,9 +518,8 @@ template <class Config> int64_t workspace_bytes(int m, int n, int batches) {
 
 template <class Config, class Epilogue>
 cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    static uint64_t devices_done = 0;
     auto kernel = multiply_kernel<Config, Epilogue>;
-    cudaError_t status = allow_shared_memory(kernel, smem_bytes, devices_done);
+    cudaError_t status = allow_shared_memory(kernel, smem_bytes);
     int count = 0;
     if (status == cudaSuccess) status = multiprocessors(&count);
     if (status != cudaSuccess) return status;

@@ -237,7 +237,6 @@ template <class Config> cudaError_t encode(Problem* problem, const Operands& ope
 template <class Config, class Epilogue>
 cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
     using S = Sizes<Config>;
-    static uint64_t devices_done = 0;
     static int resident = 0;  // blocks at once; the same on every GPU of a kind
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     Problem problem;
@@ -245,7 +244,7 @@ cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args
     problem.batches = operands.batches, problem.w_batches = operands.w_batches;
     auto kernel = multiply_kernel<Config, Epilogue>;
     cudaError_t status = encode<Config>(&problem, operands);
-    if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes, devices_done);
+    if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes);
     if (status != cudaSuccess) return status;
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;

@@ -237,14 +237,10 @@ inline cudaError_t encode_map(TensorMap* map, CUtensorMapDataType type, int elem
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Raises a kernel's limit of dynamic shared memory, once for each device.
-template <class Kernel> cudaError_t allow_shared_memory(Kernel kernel, int bytes, uint64_t& devices_done) {
-    int device = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (status != cudaSuccess || (device < 64 && (devices_done >> device & 1))) return status;
-    status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status == cudaSuccess && device < 64) devices_done |= (uint64_t)1 << device;
-    return status;
+// Raises a kernel's limit of dynamic shared memory. Each launch asks anew: a static flag in a template is one variable
+// for all libraries of a process (STB_GNU_UNIQUE), while the kernel, and so its limit, is each library's own.
+template <class Kernel> cudaError_t allow_shared_memory(Kernel kernel, int bytes) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
 }
 
 inline cudaError_t multiprocessors(int* count) {
