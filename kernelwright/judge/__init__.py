@@ -2,7 +2,7 @@
 
 from kernelwright.judge.candidate import Candidate, extract
 from kernelwright.judge.policy import Policy
-from kernelwright.judge.procedure import judge
+from kernelwright.judge.procedure import judge, replay
 from kernelwright.judge.verdict import Errors, Interval, Judgement, Label, Speed, Verdict
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "Verdict",
     "extract",
     "judge",
+    "replay",
 ]

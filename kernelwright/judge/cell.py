@@ -243,8 +243,8 @@ def restrict_files(readable: list[str], folder: str, gpu: bool) -> None:
     attributes = struct.pack("<QQQ", access, tcp, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     rules = checked(libc.syscall(create, attributes, len(attributes), 0), "landlock_create_ruleset")
     devices = [f"/dev/{name}" for name in DEVICES] + (["/dev"] if gpu else [])
-    allowed = {path: READ_FILES for path in [*readable, "/proc", *(f"/etc/{name}" for name in ETC)]}
-    allowed |= {path: access for path in [folder, *devices]}
+    allowed = dict.fromkeys([*readable, "/proc", *(f"/etc/{name}" for name in ETC)], READ_FILES)
+    allowed |= dict.fromkeys([folder, *devices], access)
     for path, rights in allowed.items():
         if not Path(path).exists():
             continue

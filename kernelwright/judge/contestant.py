@@ -58,19 +58,31 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where arguments and state lie in a pool."""
+    """Where arguments and state lie in a pool; `spare` is one more set of arguments, with gaps between their rows."""
 
     slots: tuple[tuple[Placement, ...], ...]
+    spare: tuple[Placement, ...]
     state_in: tuple[Placement, ...]
     state_out: tuple[Placement, ...]
 
 
-def plan_layout(planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor]) -> Layout:
+def plan_layout(
+    planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor], *, spare: bool
+) -> Layout:
     return Layout(
         slots=tuple(tuple(planner.place(t) for t in tensors) for _ in range(slots)),
+        spare=tuple(planner.place(t, strides=_gapped(t)) for t in tensors) if spare else (),
         state_in=tuple(planner.place(t) for t in state),
         state_out=tuple(planner.place(t) for t in state),
     )
+
+
+def _gapped(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Strides with room behind each row; behind each element of a vector."""
+    if tensor.dim() < 2:
+        return (2,) * tensor.dim()
+    padded = [*tensor.shape[:-1], tensor.shape[-1] + 3]
+    return tuple(torch.empty(padded, device="meta").stride())
 
 
 class Contestant:
@@ -144,10 +156,14 @@ class Contestant:
         self.worker.send(Op.CALL, slots=slots, seed=seed)
         self.worker.resume()
         reply = self._wait(self.call_limit_s, Op.CALL)
-        elapsed = reply.at_s - start
+        end = reply.at_s
         self.worker.stop()
         self._require_done(reply)
-        return elapsed
+        if slots and self._on_gpu:
+            # Its kernels cannot be stopped. A read from our context comes after what still runs in its time slice.
+            self._touch_last(slots)
+            end = time.perf_counter()
+        return end - start
 
     def outputs(self, call: int) -> list[torch.Tensor]:
         """The tensors of one call's output, copied out of the worker's memory."""
@@ -166,6 +182,10 @@ class Contestant:
                 found.append((address, span or _dense_bytes(spec)))
         return found
 
+    def trace(self) -> None:
+        """Have the worker note where its output comes from; the slots must be mapped and filled."""
+        self._ask(Op.TRACE, self.call_limit_s)
+
     def facts(self) -> Fact:
         raw = self.worker.board[wire.FACTS_AT : wire.FACTS_AT + 8]
         return Fact(int.from_bytes(raw, "little") & ((1 << 16) - 1))
@@ -175,7 +195,25 @@ class Contestant:
         return int.from_bytes(self.worker.board[wire.FACTS_AT + 8 : wire.FACTS_AT + 16], "little")
 
     def close(self) -> None:
+        if self._on_gpu:
+            from kernelwright.judge import channel_cuda
+
+            channel_cuda.forget(self.worker.keeper_pid)
         self.worker.kill()
+
+    @property
+    def _on_gpu(self) -> bool:
+        return self.pool.memory.bytes.is_cuda
+
+    def _touch_last(self, slots: range) -> None:
+        from kernelwright.judge import channel_cuda
+
+        assert self.shape is not None
+        for i, spec in enumerate(self.shape.leaves):
+            if spec is not None and _dense_bytes(spec):
+                address, _, *_, handle = self._claim(slots[-1] * len(self.shape.leaves) + i)
+                channel_cuda.touch(self.worker.keeper_pid, handle, address)
+                return
 
     def _claim(self, number: int) -> tuple[Any, ...]:
         return wire.CLAIM.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)
@@ -192,7 +230,7 @@ class Contestant:
         size = _reach_bytes(shape, strides, dtype)
         if size is None or size > 4 * _dense_bytes(spec) + (64 << 20):
             raise Failed(Verdict.WRONG_OUTPUT_TYPE, f"the output claims strides {strides} for shape {shape}")
-        if self.pool.memory.bytes.is_cuda:
+        if self._on_gpu:
             from kernelwright.judge import channel_cuda
 
             flat = channel_cuda.borrowed(self.worker.keeper_pid, rest[-1], address, size, dtype)
@@ -259,6 +297,7 @@ DOING = {
     Op.GIVE_STATE: "giving its state",
     Op.MAP: "taking arguments",
     Op.CALL: "calling forward",
+    Op.TRACE: "calling forward",
 }
 COMPILER_ERROR_SIGNS = ("error:", "error :", "undefined reference", "undefined symbol", "ptxas fatal")
 

@@ -8,22 +8,39 @@ inputs: a candidate that reads outside its tensors, or is not repeatable, shows.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import torch
 
+from kernelwright.judge.case import Case
 from kernelwright.judge.codec import flatten_arguments
 from kernelwright.judge.contestant import Contestant, Shape
 from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
 from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
 from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
+from kernelwright.judge.randomness import differences
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
 
-__all__ = ["Findings", "Trial", "Tried", "examine", "plan_trials"]
+__all__ = [
+    "Findings",
+    "Trial",
+    "Tried",
+    "arguments_of",
+    "decide",
+    "describe_score",
+    "draw_distribution",
+    "errors_of",
+    "examine",
+    "passes",
+    "plan_trials",
+    "write_inputs",
+]
 
+DRAWS = 64
 ILL_CONDITIONED = 1e-2  # Y beyond this share of the output: the reference's own answer is mostly rounding
 
 
@@ -38,9 +55,11 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A trial that was made: the yardsticks, the scores of each output tensor, and its arguments."""
+    """A trial that was made: from which state and inputs, the yardsticks, the scores of each output tensor."""
 
     trial: Trial
+    state: State
+    seed: int
     arguments: tuple[Any, ...]
     yards: list[Yardstick]
     scores: list[Score]
@@ -128,11 +147,11 @@ def _examine_group(
             findings.dropped.append((trial.family.name, reason))
             continue
         scores = [score(c, yard) for c, yard in zip(first[number], yards, strict=True)]
-        findings.tried.append(Tried(trial, calls[number], yards, scores))
+        findings.tried.append(Tried(trial, state, seed, calls[number], yards, scores))
         if not all(same_bits(a, b) for a, b in zip(first[number], again[number], strict=True)):
             findings.differing.append(trial.family.name)
             repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
-            findings.tried.append(Tried(trial, calls[number], yards, repeat))
+            findings.tried.append(Tried(trial, state, seed, calls[number], yards, repeat))
     if after:
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
 
@@ -173,7 +192,7 @@ def write_inputs(contestant: Contestant, calls: Sequence[tuple[Any, ...]]) -> No
 def note_memory_use(contestant: Contestant, calls: int, labels: set[Label]) -> None:
     """Two outputs in one place, or an output in an argument's place."""
     claims = sorted(claim for claim in contestant.claims(calls) if claim[1])
-    if any(a[0] + a[1] > b[0] for a, b in zip(claims, claims[1:], strict=False)):
+    if any(a[0] + a[1] > b[0] for a, b in pairwise(claims)):
         labels.add(Label.REUSES_OUTPUT_BUFFER)
     base = contestant.pool_base()
     if base and any(base <= address < base + contestant.pool.size for address, _ in claims):
@@ -236,17 +255,17 @@ def errors_of(findings: Findings) -> Errors | None:
     )
 
 
-def decide(findings: Findings, allowed_precisions: Callable[[Sequence[Tried]], str]) -> tuple[Verdict, str]:
-    """The verdict on the outputs. `allowed_precisions` names the precision whose error explains all failures, or ""."""
+def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str]) -> tuple[Verdict, str]:
+    """The verdict on the outputs. `name_precision` gives the precision whose error explains all failures, or ""."""
     if findings.damaged_bands:
         return Verdict.MEMORY_VIOLATION, "it wrote outside the tensors it was given"
-    failed = [tried for tried in findings.tried if not _passes(tried)]
+    failed = [tried for tried in findings.tried if not passes(tried)]
     if failed:
         kinds = {tried.trial.seed for tried in failed}
-        right = {tried.trial.seed for tried in findings.tried if _passes(tried)}
+        right = {tried.trial.seed for tried in findings.tried if passes(tried)}
         if findings.differing and kinds & right:
             return Verdict.NONDETERMINISTIC, f"the same inputs gave right and wrong answers; {describe(failed[0])}"
-        if precision := allowed_precisions(failed):
+        if precision := name_precision(findings.tried):
             return Verdict.REDUCED_PRECISION, f"the error is that of {precision} arithmetic; {describe(failed[0])}"
         return Verdict.INCORRECT, describe(failed[0])
     for name, yard, s in findings.state_scores:
@@ -257,7 +276,8 @@ def decide(findings: Findings, allowed_precisions: Callable[[Sequence[Tried]], s
     return Verdict.CORRECT, ""
 
 
-def _passes(tried: Tried) -> bool:
+def passes(tried: Tried) -> bool:
+    """Within the loose limits, each output tensor."""
     return all(s.within_loose(limits_for(y.dtype)) for y, s in zip(tried.yards, tried.scores, strict=True))
 
 
@@ -275,3 +295,21 @@ def describe_score(s: Score) -> str:
     size = "" if s.special or not math.isfinite(s.worst) else f", {s.worst:.3g} times the yardstick (64 passes)"
     rms = "" if s.special else f", rms {s.rms:.3g} (16 passes)"
     return f"{place} is {s.got:.9g}, should be {s.want:.9g}{size}{rms}"
+
+
+def draw_distribution(contestant: Contestant, case: Case, seeds: Seeds) -> str:
+    """Why the candidate's random outputs on one input are distributed differently than the reference's; "" if not."""
+    args, slots = case.reference.draw(seeds.draw()), len(contestant.layout.slots)
+    theirs: list[list[torch.Tensor]] = []
+    while len(theirs) < DRAWS:
+        contestant.take_state(list(case.state.values()))
+        contestant.map(case.shape, range(slots))
+        write_inputs(contestant, [args] * slots)
+        contestant.call(range(slots), seeds.draw())
+        theirs += [contestant.outputs(number) for number in range(slots)]
+    ours = case.oracle.eager(case.state, [args] * DRAWS, seeds.draw()).calls
+    for position in range(len(ours[0])):
+        candidate = torch.stack([row[position] for row in theirs[:DRAWS]])
+        if why := differences(candidate, torch.stack([row[position] for row in ours])):
+            return why
+    return ""

@@ -1,14 +1,47 @@
 """What a call must move comes in; the time below which no device can do it goes out."""
 
+import random
+
+import torch
+
 from kernelwright.device import Device
+from kernelwright.judge.case import Case
+from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
 
-__all__ = ["floor_us"]
+__all__ = ["floor_us", "needed_bytes"]
+
+PROBES = 8
 
 
-def floor_us(needed_bytes: int, device: Device) -> float:
+def floor_us(bytes_moved: int, device: Device) -> float:
     """Zero where the bytes fit in a cache: there the memory's speed is no bound."""
-    cache = device.l3_bytes or device.l2_bytes
-    if needed_bytes < 4 * cache:
+    cache = max(device.l3_bytes, device.l2_bytes * (device.multiprocessors if device.kind == "cpu" else 1))
+    if bytes_moved < 4 * cache:
         return 0.0
-    rate = device.copy_gbps * (1.0 if device.basis == "measured" else 2.0)  # a ceiling that was not measured may be low
-    return needed_bytes / rate / 1e3
+    rate = device.copy_gbps * (1.0 if device.basis == "measured" else 2.0)  # what was not measured may be too low
+    return bytes_moved / rate / 1e3
+
+
+def needed_bytes(case: Case) -> int:
+    """Every output is written; of an input as much is read as matters: elements are changed and the output watched."""
+    template, tensors = flatten_arguments(case.arguments)
+    total = case.output_bytes
+    before = _output(case, case.arguments)
+    rng = random.Random(0)
+    for position, tensor in enumerate(tensors):
+        if not tensor.is_floating_point() or tensor.numel() * tensor.itemsize < total // 16:
+            continue
+        felt = 0
+        for _ in range(PROBES):
+            changed = tensor.clone()
+            at = rng.randrange(tensor.numel())
+            changed.view(-1)[at] = changed.view(-1)[at].abs() * 1e3 + 1e3
+            args = unflatten(template, [changed if i == position else t for i, t in enumerate(tensors)])
+            felt += any(not torch.equal(a, b) for a, b in zip(before, _output(case, args), strict=True))
+        total += int(felt / PROBES * tensor.numel() * tensor.itemsize)
+    return total
+
+
+def _output(case: Case, args: tuple[object, ...]) -> list[torch.Tensor]:
+    _, leaves = flatten_output(case.reference.call(case.oracle.model, args))
+    return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -48,11 +48,11 @@ def rounded(x: torch.Tensor, precision: str) -> torch.Tensor:
     return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32).to(x.dtype)  # 10 bits of mantissa
 
 
-class Rounded(TorchDispatchMode):
+class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Contractions see their operands rounded to `precision`; sums stay as they are."""
 
     def __init__(self, precision: str) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.precision = precision
         self.used = False
 
@@ -71,8 +71,11 @@ class Rounded(TorchDispatchMode):
         return value
 
 
-class Widened(TorchDispatchMode):
+class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Casts and constants that a forward makes in float32 or narrower are made in float64."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -87,11 +90,11 @@ class Widened(TorchDispatchMode):
         return func(*args, **kwargs)
 
 
-class Recording(TorchDispatchMode):
+class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps what every random operator gave."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tape: list[Any] = []
 
     def __torch_dispatch__(
@@ -103,11 +106,11 @@ class Recording(TorchDispatchMode):
         return result
 
 
-class Replaying(TorchDispatchMode):
+class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Random operators give what the tape has instead of drawing: the same mask in another precision."""
 
     def __init__(self, tape: Sequence[Any]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.tape = list(tape)
 
     def __torch_dispatch__(

@@ -4,6 +4,7 @@ Calls are evaluated in order from one state, as the worker makes them: running s
 """
 
 import contextlib
+import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,23 @@ class Oracle:
         with mode:
             answers = self._run(self.model, state, calls, seed)
         return answers if mode.used else None
+
+    def in_format(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers | None:
+        """The reference with everything in float16 or bfloat16; None if that does not run, or overflows."""
+        dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
+
+        def narrow(x: torch.Tensor) -> torch.Tensor:
+            return x.to(dtype) if x.is_floating_point() else x
+
+        model = copy.deepcopy(self.model).to(dtype)
+        try:
+            answers = self._run(
+                model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
+            )
+        except RuntimeError:
+            return None
+        finite = all(bool(torch.isfinite(t).all()) for row in answers.calls for t in row if t.is_floating_point())
+        return answers if finite else None
 
     def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Truth:
         """The yardsticks of a row of calls."""

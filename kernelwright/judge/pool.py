@@ -43,12 +43,12 @@ class Planner:
         self.size = GUARD_BYTES
         self.placed: list[Placement] = []
 
-    def place(self, like: torch.Tensor, *, strides: tuple[int, ...] | None = None, shift: int = 0) -> Placement:
-        """A place for a tensor of that dtype and shape, dense unless strides are given, `shift` elements off alignment."""
+    def place(self, like: torch.Tensor, *, strides: tuple[int, ...] | None = None) -> Placement:
+        """A place for a tensor of that dtype and shape, dense unless strides are given."""
         strides = tuple(torch.empty(like.shape, device="meta").stride()) if strides is None else strides
         reach = sum((size - 1) * stride for size, stride in zip(like.shape, strides, strict=True))
         span = (reach + 1) * like.itemsize if like.numel() else 0
-        offset = -(-self.size // ALIGNMENT) * ALIGNMENT + shift * like.itemsize
+        offset = -(-self.size // ALIGNMENT) * ALIGNMENT
         self.size = offset + span + GUARD_BYTES
         name = str(like.dtype).removeprefix("torch.")
         placement = Placement(name, tuple(like.shape), strides, offset, span)
@@ -115,9 +115,8 @@ class Pool:
 class HostMemory:
     """An anonymous file: it has no name that anyone could open, and goes with its last user."""
 
-    handle = None
-
     def __init__(self, size: int) -> None:
+        self.handle: str | None = None
         self.fd = os.memfd_create("pool", os.MFD_CLOEXEC)
         os.ftruncate(self.fd, size)
         self._map = mmap.mmap(self.fd, size)

@@ -32,7 +32,7 @@ from kernelwright.judge.wire import Op, Status
 from kernelwright.judge.zygote import REPORT
 from kernelwright.settings import read_settings
 
-__all__ = ["Cell", "Ended", "Limits", "Reply", "Worker", "Zygote"]
+__all__ = ["Cell", "Ended", "Limits", "Reply", "Worker", "Zygote", "available_bytes", "machine_is_busy"]
 
 LOG_BYTES = 1 << 20
 START_LIMIT_S = 120.0
@@ -240,10 +240,8 @@ class Worker:
                 raise InternalError(f"a brief of {length} bytes does not fit.", where="judge")
             self.board[:length] = encoded
         self.board[wire.MESSAGE_AT] = 0
-        try:
+        with contextlib.suppress(BrokenPipeError):  # it is dead; wait() will say how
             os.write(self._commands, wire.COMMAND.pack(op, slots.start, len(slots), seed, length))
-        except BrokenPipeError:
-            pass  # it is dead; wait() will say how
 
     def wait(self, limit_s: float) -> Reply:
         poll = select.poll()
@@ -297,6 +295,9 @@ class Worker:
         if not self.root_pid:
             return []
         return list(_descendants(self.root_pid))
+
+    def alive(self) -> bool:
+        return bool(self._open) and _state(self.pid) not in "ZX"
 
     def threads(self) -> list[int]:
         return sorted(int(name) for name in _entries(f"/proc/{self.pid}/task"))
@@ -475,7 +476,7 @@ def _environment(cell: Cell) -> Mapping[str, str]:
 
 
 class _Drain:
-    """A thread that reads a worker's output, keeps the first megabyte and drops the rest: nobody can fill our memory."""
+    """A thread that reads what a worker prints, keeps the first megabyte and drops the rest."""
 
     def __init__(self, file: int) -> None:
         self._file = file
@@ -559,11 +560,7 @@ def _name(pid: int) -> str:
 def _resident_bytes(pid: int) -> int:
     """Its own memory; pages shared with the process it was forked from, and the pool, count nobody."""
     words = _words(f"/proc/{pid}/statm")
-    return max(0, int(words[1]) - int(words[2])) * resource_page() if len(words) > 2 else 0
-
-
-def resource_page() -> int:
-    return mmap.PAGESIZE
+    return max(0, int(words[1]) - int(words[2])) * mmap.PAGESIZE if len(words) > 2 else 0
 
 
 def _folder_bytes(folder: Path) -> int:
@@ -596,3 +593,11 @@ def _state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
         return "X"
+
+
+def available_bytes() -> int:
+    """Host memory that can be had without swapping."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 8 * GIB

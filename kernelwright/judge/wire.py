@@ -41,7 +41,8 @@ class Op(IntEnum):
     GIVE_STATE = 3  # copy weights and buffers of the model into the pool
     MAP = 4  # make fresh argument tensors for the slots that the brief lays out
     CALL = 5  # call the model once for each of some mapped slots, hold the outputs, say where they lie
-    LEAVE = 6  # end the process
+    TRACE = 6  # call the model on the first mapped slot and note where its output came from
+    LEAVE = 7  # end the process
 
 
 class Status(IntEnum):
@@ -65,10 +66,12 @@ class Fact(IntFlag):
     """Hints for labels."""
 
     FLAGS_CHANGED = 1
-    ALIASES_INPUT = 2
-    REUSES_OUTPUT = 4
-    STARTED_THREADS = 8
-    STRIDED_OUTPUT = 16
+    STARTED_THREADS = 2
+    STRIDED_OUTPUT = 4
+    TRACED = 8  # the next two are known
+    OWN_KERNEL = 16
+    VENDOR_LIBRARY = 32
+    SIDE_STREAMS = 64
 
 
 COMMAND = struct.Struct("<IIIxxxxQQ")  # op, first slot, number of calls, seed, bytes of brief

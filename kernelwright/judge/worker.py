@@ -20,6 +20,7 @@ import torch
 
 from kernelwright.judge import wire
 from kernelwright.judge.codec import dtype_named, flatten_output, unflatten
+from kernelwright.judge.provenance import Origin, Provenance
 from kernelwright.judge.wire import Fact, Op, Status
 
 __all__ = ["serve"]
@@ -83,6 +84,7 @@ class Bench:
         self.held: list[Any] = []
         self.expected: dict[str, Any] = {}
         self.flags = flags()
+        self.facts = Fact(0)
         self.synchronize: Callable[[], None] = lambda: None
         self.handlers: dict[Op, Callable[[slice, int, dict[str, Any]], Answer]] = {
             Op.LOAD: self.load,
@@ -90,6 +92,7 @@ class Bench:
             Op.GIVE_STATE: self.give,
             Op.MAP: self.map,
             Op.CALL: self.call,
+            Op.TRACE: self.trace,
         }
 
     def handle(self, op: Op, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -122,7 +125,7 @@ class Bench:
             self.state = [have[name] for name in self.names]
             self.take_state = lambda values: _load_by_name(model, self.names, self.state, values)
             return Status.STATE_BY_NAME, ""
-        if [spec for spec in found.values()] == [(shape, dtype) for _, shape, dtype in wanted]:
+        if list(found.values()) == [(shape, dtype) for _, shape, dtype in wanted]:
             self.state = list(have.values())
             self.take_state = lambda values: _copy_in_order(self.state, values)
             return Status.STATE_BY_ORDER, ""
@@ -142,7 +145,7 @@ class Bench:
         return Status.DONE, ""
 
     def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
-        """Fresh tensors over the slots. The slots are still empty: the judge fills them when its clock is about to start."""
+        """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts."""
         self.held.clear()
         self.slots = [
             unflatten(brief["arguments"], [self._tensor(spec) for spec in tensors]) for tensors in brief["slots"]
@@ -171,6 +174,24 @@ class Bench:
             gc.enable()
         self.held.append(outputs)
         return self._claim_outputs(outputs, slots.start)
+
+    def trace(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        """Whether code of the candidate's own had a part in the output; what cannot be traced stays unknown."""
+        mode = Provenance()
+        with torch.no_grad(), mode:
+            output = self.model(*self.slots[0])
+        self.synchronize()
+        origin = Origin.PLAIN
+        for leaf in flatten_output(output)[1]:
+            if isinstance(leaf, torch.Tensor):
+                origin |= mode.origin(leaf)
+                if not _is_contiguous(leaf):
+                    self.facts |= Fact.STRIDED_OUTPUT
+        self.facts |= Fact.TRACED
+        self.facts |= Fact.OWN_KERNEL if Origin.OWN_KERNEL in origin else Fact(0)
+        self.facts |= Fact.VENDOR_LIBRARY if Origin.VENDOR_LIBRARY in origin else Fact(0)
+        self._note_facts()
+        return Status.DONE, ""
 
     def _claim_outputs(self, outputs: list[Any], first: int) -> Answer:
         """Write where each output lies; the common case, one dense tensor of the right type, in about a microsecond."""
@@ -233,12 +254,11 @@ class Bench:
         )
 
     def _note_facts(self) -> None:
-        facts = Fact(0)
         if flags() != self.flags:
-            facts |= Fact.FLAGS_CHANGED
+            self.facts |= Fact.FLAGS_CHANGED
         if threading.active_count() > 1:
-            facts |= Fact.STARTED_THREADS
-        self.board[wire.FACTS_AT : wire.FACTS_AT + 8] = int(facts).to_bytes(8, "little")
+            self.facts |= Fact.STARTED_THREADS
+        self.board[wire.FACTS_AT : wire.FACTS_AT + 8] = int(self.facts).to_bytes(8, "little")
 
     def _open_pool(self, brief: dict[str, Any]) -> None:
         if brief["pool"] is None:
@@ -267,7 +287,7 @@ class Bench:
 
 
 def imported(path: Path, name: str) -> Any:
-    """The file as a module under its own name; what stands beside it, and nothing else of the judge's, is importable."""
+    """The file as a module under its own name; what stands beside it is importable."""
     if str(path.parent) not in sys.path:
         sys.path.insert(0, str(path.parent))
     spec = importlib.util.spec_from_file_location(name, path)
@@ -313,7 +333,6 @@ def flags() -> tuple[Any, ...]:
         torch.backends.cudnn.enabled,
         torch.are_deterministic_algorithms_enabled(),
         torch.get_num_threads(),
-        torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled,
     )
 
 

@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6  # mallopt(3)
-# What the keeper tells the judge about its worker: a kind (R: process that the tree hangs on, X: exit status) and a number.
+# What the keeper tells the judge: R and the process that the tree hangs on, or X and the worker's exit status.
 REPORT = struct.Struct("<cI")
 
 

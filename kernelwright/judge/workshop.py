@@ -1,0 +1,112 @@
+"""A candidate's text comes in; folders and workers in which it can be run, one after the other, go out."""
+
+import contextlib
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from kernelwright.judge.candidate import Candidate, Facts
+from kernelwright.judge.case import Case
+from kernelwright.judge.contestant import Contestant, Layout, plan_layout
+from kernelwright.judge.policy import Policy
+from kernelwright.judge.pool import Planner, Pool, make_pool
+from kernelwright.judge.process import Cell, Limits, Zygote, available_bytes
+
+__all__ = ["POISON", "Arena", "Workshop", "open_arena", "open_workshop"]
+
+SOURCE = "source"  # importable, so that nothing else may lie in it: a cache called triton would be a package
+POISON = 0x80  # fresh memory then holds 0x7F bytes: 3.4e38 as float32, NaN as float16
+
+
+class Arena:
+    """A pool and where everything lies in it."""
+
+    def __init__(self, pool: Pool, layout: Layout) -> None:
+        self.pool = pool
+        self.layout = layout
+
+
+class Workshop:
+    """Private folders: the baselines', and the candidate's, where only what it built outlives a worker."""
+
+    def __init__(self, folder: Path, zygote: Zygote, case: Case, policy: Policy) -> None:
+        self.folder = folder / "work"
+        self.baseline_folder = folder / "baseline"
+        self._kept = folder / "kept"
+        self._zygote = zygote
+        self._case = case
+        self._policy = policy
+        for path in (self.folder, self.baseline_folder):
+            (path / SOURCE).mkdir(parents=True)
+
+    def write(self, candidate: Candidate, facts: Facts) -> None:
+        source = self._case.problem.source
+        (self.folder / SOURCE / "candidate.py").write_text(candidate.text, encoding="utf-8")
+        if facts.imports_reference:
+            (self.folder / SOURCE / "model.py").write_text(source, encoding="utf-8")
+        (self.baseline_folder / SOURCE / "model.py").write_text(source, encoding="utf-8")
+
+    def keep(self) -> None:
+        """Remember the candidate's folder as the build left it."""
+        shutil.copytree(self.folder, self._kept, symlinks=True, ignore_dangling_symlinks=True)
+
+    def restore(self) -> None:
+        """As the build left it: what a later worker wrote is gone before the next one starts."""
+        shutil.rmtree(self.folder)
+        shutil.copytree(self._kept, self.folder, symlinks=True, ignore_dangling_symlinks=True)
+
+    def candidate(self, arena: Arena, *, poison: bool = False, raised: bool = False, build: bool = False) -> Contestant:
+        """A fresh worker with the candidate loaded in it."""
+        contestant = self._start("candidate", self.folder, arena, poison=poison, raised=raised)
+        if build:
+            contestant.load_limit_s = contestant.call_limit_s = self._policy.build_limit_s
+        return self._loaded(contestant, self.folder / SOURCE / "candidate.py", "ModelNew", "plain")
+
+    def baseline(self, name: str, variant: str, arena: Arena) -> Contestant:
+        """A fresh worker with the problem's own model in it, through the same door."""
+        contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=True)
+        return self._loaded(contestant, self.baseline_folder / SOURCE / "model.py", "Model", variant)
+
+    def _start(self, name: str, folder: Path, arena: Arena, *, poison: bool, raised: bool) -> Contestant:
+        cell = Cell(
+            folder=folder,
+            limits=Limits(memory_bytes=int(0.8 * available_bytes())),
+            threads=self._case.threads,
+            gpu=self._case.gpu,
+            level=self._zygote.strongest_level(self._case.gpu),
+            hidden=(self._case.problem.path.resolve(),),
+            perturb=POISON if poison else 0,
+            raised=raised,
+        )
+        worker = self._zygote.start(cell, arena.pool.fd)
+        return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
+
+    def _loaded(self, contestant: Contestant, file: Path, name: str, variant: str) -> Contestant:
+        try:
+            contestant.load(self._case.entry(file, name, variant), self._case.model_seed, self._case.torch_device)
+        except BaseException:
+            contestant.close()
+            raise
+        return contestant
+
+
+@contextlib.contextmanager
+def open_workshop(zygote: Zygote, case: Case, policy: Policy) -> Iterator[Workshop]:
+    folder = Path(tempfile.mkdtemp(prefix="case-", dir=zygote.folder))
+    folder.chmod(0o711)
+    try:
+        yield Workshop(folder, zygote, case, policy)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def open_arena(case: Case, slots: int, *, spare: bool = False) -> Iterator[Arena]:
+    planner = Planner()
+    layout = plan_layout(planner, case.tensors, slots, list(case.state.values()), spare=spare)
+    pool = make_pool(planner, case.torch_device)
+    try:
+        yield Arena(pool, layout)
+    finally:
+        pool.close()
