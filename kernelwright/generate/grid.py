@@ -138,8 +138,8 @@ def work_of(region: Region, grid: Grid) -> Work:
     """What the template needs to know to rank its configs."""
     flat = grid.walk == "flat"
     accesses = (*grid.loads, *grid.stores)
-    vectors = [a for a in accesses if (grid.is_dense(a) if flat else a.inner == 1)]
-    starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in (*a.outer, a.offset)]
+    vectors = [a for a in accesses if (grid.is_dense(a) if flat else 1 in (a.inner, a.depth))]
+    starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in (*a.strides, a.offset) if n != 1]
     itemsizes = tuple(a.layout.buffer.dtype.itemsize for a in vectors)
     return Work(
         walk=grid.walk,

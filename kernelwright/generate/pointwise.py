@@ -42,8 +42,8 @@ def template_of(choice: Choice) -> tuple[str, str]:
     match choice:
         case Config(threads, lanes, vectors):
             return "pointwise", f"{lanes}, {vectors}, {threads}"
-        case TileConfig(threads, tile):
-            return "pointwise_tiles", f"{tile}, {threads}"
+        case TileConfig(threads, lanes, tile):
+            return "pointwise_tiles", f"{lanes}, {tile}, {threads}"
         case CpuConfig(lanes, grain):
             return "pointwise", f"{lanes}, {grain}"
 
@@ -309,29 +309,56 @@ class TilesWriter(Writer):
 
     def members(self) -> list[str]:
         turned = [(name, a) for name, a in self.accesses if self.is_turned(a)]
-        direct = [(name, a) for name, a in self.accesses if not self.is_turned(a)]
         fields = " ".join(f"{a.layout.buffer.dtype.storage_cpp} {name}[T][T + 1];" for name, a in turned)
         place = "Index row, Index level, Index column, int p, int q"
-        shared, lanes, values = self.body_lines({name: name for name, _ in self.accesses}, set())
-        read = [a for _, a in direct] + [a for _, a in self.results]
         return [
             "",
-            "    // One column more than it needs, so that neither direction meets bank conflicts.",
+            "    // One column more than it needs, so that reading it the other way meets fewer bank conflicts.",
             f"    template <int T> struct Tile {{ {fields} }};",
             "",
-            f"    template <int T> KW_DEVICE static void fetch(const Args& a, Tile<T>& tile, {place}) {{",
+            "    template <int N, int T>",
+            f"    KW_DEVICE static void fetch(const Args& a, Tile<T>& tile, {place}) {{",
             *(f"        {line}" for line in self.coordinate_lines([a for _, a in turned])),
-            *(f"        tile.{name}[q][p] = {self.element(a)};" for name, a in turned),
+            *(f"        {line}" for name, a in turned for line in self.fetch_lines(name, a)),
             "    }",
             "",
-            f"    template <int T> KW_DEVICE static void store(const Args& a, const Tile<T>& tile, {place}) {{",
-            *(f"        {line}" for line in self.coordinate_lines(read)),
-            *(f"        const {a.layout.buffer.dtype.storage_cpp} {name} = tile.{name}[q][p];" for name, a in turned),
-            *(f"        const {a.layout.buffer.dtype.storage_cpp} {name} = {self.element(a)};" for name, a in direct),
-            *(f"        {line}" for line in (*shared, *lanes)),
-            *(f"        {self.element(a)} = {v};" for v, (_, a) in zip(values, self.results, strict=True)),
+            "    template <int N, int T>",
+            f"    KW_DEVICE static void store(const Args& a, const Tile<T>& tile, {place}) {{",
+            *(f"        {line}" for line in self.store_lines()),
             "    }",
         ]
+
+    def fetch_lines(self, name: str, access: Access) -> list[str]:
+        return [
+            f"const auto {name} = kw::load<N>({self.address(access)});",
+            f"KW_LANES for (int i = 0; i < N; ++i) tile.{name}[q][p + i] = {name}[i];",
+        ]
+
+    def store_lines(self) -> list[str]:
+        direct = [(name, a) for name, a in self.accesses if not self.is_turned(a)]
+        texts = {name: f"tile.{name}[q + i][p]" for name, _ in self.accesses}
+        texts |= {name: name if a.inner == 0 else f"{name}[i]" for name, a in direct}
+        shared, lanes, values = self.body_lines(texts, {name for name, a in direct if a.inner == 0})
+        names = [self.result_name(node) for node, _ in self.results]
+        storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
+        return [
+            *self.coordinate_lines([a for _, a in direct] + [a for _, a in self.results]),
+            *(f"const auto {name} = {self.direct_load(a)};" for name, a in direct),
+            *shared,
+            *(f"kw::Vec<{storage}, N> {name};" for storage, name in zip(storages, names, strict=True)),
+            "KW_LANES for (int i = 0; i < N; ++i) {",
+            *(f"    {line}" for line in lanes),
+            *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
+            "}",
+            *(f"kw::store<N>({self.address(a)}, {name});" for name, (_, a) in zip(names, self.results, strict=True)),
+        ]
+
+    def direct_load(self, access: Access) -> str:
+        if access.inner == 0:
+            return self.element(access)
+        if access.inner == 1:
+            return f"kw::load<N>({self.address(access)})"
+        return f"kw::gather<N>({self.address(access)}, {access.inner})"
 
 
 WRITERS: Mapping[str, type[Writer]] = {"rows": RowsWriter, "flat": FlatWriter, "tiles": TilesWriter}

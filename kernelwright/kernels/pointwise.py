@@ -32,9 +32,10 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """CUDA, tiles: threads a block, and the side of the square tile in shared memory."""
+    """CUDA, tiles: threads a block, neighbours in a vector, and the side of the square tile in shared memory."""
 
     threads: int
+    lanes: int
     tile: int
 
 
@@ -82,6 +83,12 @@ def why_no_tile(config: TileConfig, work: Work, device: Device) -> str | None:
     smem = config.tile * (config.tile + 1) * max(work.itemsizes) * work.operands
     if smem > 48 * 1024:
         return f"tiles of {config.tile} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
+    if config.lanes * max(work.itemsizes) > device.vector_bytes:
+        return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than one {device.vector_bytes} B load."
+    if work.columns % config.lanes or work.depth % config.lanes:
+        return f"{work.depth} by {work.columns} is no whole number of {config.lanes} lanes."
+    if any(alignment % config.lanes for alignment in work.alignments):
+        return f"an operand's rows do not start at multiples of {config.lanes} elements."
     return None
 
 
@@ -106,7 +113,7 @@ def configs(work: Work, device: Device) -> tuple[Choice, ...]:
     if device.kind == "cpu":
         return tuple(CpuConfig(lanes, grain) for lanes in (64, 32, 16) for grain in (16384, 65536))
     vectors = [Config(t, lanes, v) for lanes in (16, 8, 4, 2, 1) for v in (8, 4, 2, 1) for t in (256, 512, 128)]
-    tiles = [TileConfig(threads, tile) for tile in (32, 64, 16) for threads in (256, 512, 128)]
+    tiles = [TileConfig(t, lanes, tile) for lanes in (4, 2, 1) for tile in (64, 32) for t in (256, 512, 128)]
     fitting = [c for c in (*vectors, *tiles) if why_not(c, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
@@ -133,7 +140,6 @@ def cost_us(config: Choice, work: Work, device: Device) -> float:
     waves = math.ceil(work.size / (config.threads * each)) / (device.multiprocessors * blocks_each)
     idle = min(math.ceil(waves) / waves, 1.1) if waves > 1 else 1.0
     # Narrow loads issue more instructions; many wide ones in flight cost registers, and so occupancy.
-    lanes = config.lanes if isinstance(config, Config) else 4
-    narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (lanes * item)))
+    narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     crowded = 1.0 + 0.02 * max(0.0, math.log2(each * item / 64))
     return LAUNCH_US + floor_us(work, device) * shortage * narrow * crowded * idle

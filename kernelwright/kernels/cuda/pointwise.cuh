@@ -2,6 +2,7 @@
 #pragma once
 
 #include "../device/vec.cuh"
+#include "launch.cuh"
 
 namespace kw {
 
@@ -50,11 +51,7 @@ __global__ void __launch_bounds__(threads) pointwise_kernel(typename Body::Args 
 #ifndef __CUDACC_RTC__
 template <typename Body, int lanes, int vectors, int threads>
 cudaError_t pointwise(const typename Body::Args& args, cudaStream_t stream) {
-    // Args is pointers alone. One that is not aligned to whole vectors: element by element.
-    bool aligned = true;
-    for (size_t i = 0; i < sizeof args / sizeof(void*); ++i)
-        aligned &= reinterpret_cast<const uint64_t*>(&args)[i] % 16 == 0;
-    if (lanes > 1 && !aligned) return pointwise<Body, 1, vectors, threads>(args, stream);
+    if (lanes > 1 && !all_aligned(args)) return pointwise<Body, 1, vectors, threads>(args, stream);
     constexpr int64_t total = Body::rows * (Body::columns / lanes), each = threads * vectors;
     constexpr int64_t blocks = total > each ? (total + each - 1) / each : 1;
     pointwise_kernel<Body, lanes, vectors, threads><<<unsigned(blocks), threads, 0, stream>>>(args);
