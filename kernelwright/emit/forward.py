@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from kernelwright.emit.expressions import Expressions, made_dense, python, tuple_text, variable
 from kernelwright.generate import Launch, Program
 from kernelwright.generate.program import ProgramStep
 from kernelwright.ir.nodes import Fixed, Node, Param, Structure, View
 from kernelwright.plan import Buffer, CopyBack, Library, Materialise
-from kernelwright.plan.layouts import base_of
 from kernelwright.plan.steps import contiguous
 
 
@@ -22,12 +23,14 @@ class ForwardWriter:
     def __init__(self, program: Program, device: str) -> None:
         self.program = program
         self.graph = program.plan.graph
-        self.expressions = Expressions(program.plan.places, device)
+        self.known = leaves(program)  # what is in memory so far: a view may be copied late and seen otherwise before
+        self.expressions = Expressions(self.known, device)
         self.device = device
         self.last_use = last_uses(program)
 
     def step_lines(self, number: int, step: ProgramStep) -> list[str]:
         lines = self.lines_of(step)
+        self.known.update(held_after(step, self.program.plan.places))
         dead = [name for name, last in self.last_use.items() if last == number]
         more = number < len(self.program.steps) - 1
         return [*lines, f"del {', '.join(dead)}"] if dead and more else lines
@@ -74,8 +77,7 @@ class ForwardWriter:
 
     def materialised(self, node: Node) -> str:
         """A view that strides cannot express is copied; so is one of a constant, by making it."""
-        before = {n: b for n, b in self.program.plan.places.items() if n is not node}
-        text = Expressions(before, self.device).of(node)
+        text = self.expressions.of(node)
         return f"{text}.contiguous()" if isinstance(node, View) else text
 
     def returned(self, structure: Structure) -> str:
@@ -89,24 +91,37 @@ class ForwardWriter:
         return f"({inner},)" if len(structure.items) == 1 else f"({inner})" if structure.items else "()"
 
 
+def leaves(program: Program) -> dict[Node, Buffer]:
+    """The arguments and the state, which are there from the start."""
+    return {node: buffer for node, buffer in program.plan.places.items() if buffer.source is not None}
+
+
+def held_after(step: ProgramStep, places: Mapping[Node, Buffer]) -> dict[Node, Buffer]:
+    """The nodes whose values a step puts into memory."""
+    made = {buffer.name for buffer in made_in(step)}
+    return {node: buffer for node, buffer in places.items() if buffer.name in made}
+
+
 def last_uses(program: Program) -> dict[str, int]:
     """For each large value that a step makes, the last step that reads it; what is returned is read to the end."""
-    places = program.plan.places
+    known = leaves(program)
     last: dict[str, int] = {}
-    replaced: set[str] = set()
     for number, step in enumerate(program.steps):
-        for buffer in made_in(step):
-            last[buffer.name] = number
-        for buffer in read_in(step, program):
+        for buffer in read_in(step, known):
             if buffer.source is None:
                 last[buffer.name] = number
-        if isinstance(step, Launch):
-            replaced |= {over for _, over in step.aliases}
-    graph = program.plan.graph
-    ends = (*graph.outputs, *(update.value for update in graph.updates))
-    kept = {places[base_of(node)].name for node in ends if base_of(node) in places}
-    kept |= {places[node].name for node in ends if node in places}
+        for buffer in made_in(step):
+            last[buffer.name] = number
+        known.update(held_after(step, program.plan.places))
+    kept = {held.name for node in program.plan.graph.outputs if (held := holder(node, known)) is not None}
     return {name: number for name, number in last.items() if name not in kept}
+
+
+def holder(node: Node, known: Mapping[Node, Buffer]) -> Buffer | None:
+    """The buffer that a value, or what it is a view of, is read from; None for a constant."""
+    while node not in known and isinstance(node, View):
+        node = node.x
+    return known.get(node)
 
 
 def made_in(step: ProgramStep) -> list[Buffer]:
@@ -121,18 +136,17 @@ def made_in(step: ProgramStep) -> list[Buffer]:
             return []
 
 
-def read_in(step: ProgramStep, program: Program) -> list[Buffer]:
-    places = program.plan.places
+def read_in(step: ProgramStep, known: Mapping[Node, Buffer]) -> list[Buffer]:
     match step:
         case Launch():
-            return [*step.pointers, *(b for n, b in places.items() for _, over in step.aliases if b.name == over)]
+            return [*step.pointers, *(b for b in known.values() for _, over in step.aliases if b.name == over)]
         case Library(node, bias, _):
             operands = [*node.operands, *([] if bias is None else [bias])]
         case Materialise(node, _):
             operands = list(node.operands)
         case CopyBack(_, value):
             operands = [value]
-    found = [places.get(x) or places.get(base_of(x)) for x in operands]
+    found = [holder(x, known) for x in operands]
     return [buffer for buffer in found if buffer is not None]
 
 
@@ -140,5 +154,3 @@ def kernel_state(program: Program) -> list[Param]:
     """The parameters and buffers whose memory kernels touch, in the order they are first met."""
     state = {b.source: None for launch in program.launches for b in launch.pointers if isinstance(b.source, Param)}
     return list(state)
-
-
