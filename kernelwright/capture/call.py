@@ -64,15 +64,25 @@ def pointwise(fn: str, operands: tuple[Any, ...], result: TensorType, compute: D
 
     16-bit floats are computed in float32 and rounded once, as PyTorch's own kernels do.
     """
-    wide = float32 if compute.is_reduced_float and fn not in UNROUNDED else compute
+    wide = compute if fn in UNROUNDED else in_registers(compute)
     if wide.kind not in SCALARS[fn].accepts:
         return None
     first = 1 if fn == "where" else 0
     nodes = [spread(operands[0], result.shape)] if first else []
     for operand in operands[first:]:
-        node = cast(operand, wide) if isinstance(operand, Node) else constant(operand, wide)
+        node = widened(operand, compute, wide) if isinstance(operand, Node) else constant(operand, wide)
         nodes.append(spread(node, result.shape))
     return cast(whole(Map(fn, tuple(nodes)), result.shape), result.dtype)
+
+
+def widened(x: Node, compute: DType, wide: DType) -> Node:
+    """x in the dtype the operands promote to, then in the one computed in; a scalar keeps its digits, as a number does."""
+    return cast(cast(x, compute) if x.shape else x, wide)
+
+
+def in_registers(dtype: DType) -> DType:
+    """The dtype that the steps of one operator are computed in."""
+    return float32 if dtype.is_reduced_float else dtype
 
 
 def whole(x: Node, shape: Shape) -> Node:

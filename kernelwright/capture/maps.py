@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from kernelwright.capture.call import Call, Translation, Value, cast, constant, pointwise, spread, whole
-from kernelwright.ir.dtypes import DType, bool_, by_name, float32, from_torch
-from kernelwright.ir.nodes import Broadcast, Map, Node, Reshape, Slice
+from kernelwright.capture.call import Call, Translation, Value, cast, constant, in_registers, pointwise, spread, whole
+from kernelwright.ir.dtypes import DType, bool_, by_name, from_torch
+from kernelwright.ir.nodes import Broadcast, Map, Node, Reshape, Slice, TensorType
 
 
 def of(fn: str, *names: str) -> Translation:
@@ -58,8 +58,8 @@ def multiplied(operand: Any, factor: float, dtype: DType) -> Any:
     """alpha * operand, rounded to `dtype` once when the sum around it is; alpha is 1 nearly always"""
     if factor == 1 or not isinstance(operand, Node):
         return operand if factor == 1 else operand * factor
-    wide = float32 if dtype.is_reduced_float else dtype
-    return Map("mul", (cast(operand, wide), constant(factor, wide)))
+    wide = in_registers(dtype)
+    return Map("mul", (cast(cast(operand, dtype), wide), constant(factor, wide)))
 
 
 def divided(call: Call) -> Value:
@@ -141,11 +141,12 @@ def combined(product: str) -> Translation:
 
     def translation(call: Call) -> Value:
         dtype = call.type.dtype
-        inner = pointwise(product, (call["tensor1"], call["tensor2"]), call.type, dtype)
-        if inner is None:
-            return None
-        scaled_inner = inner if call["value"] == 1 else pointwise("mul", (inner, call["value"]), call.type, dtype)
-        return pointwise("add", (call["self"], scaled_inner), call.type, dtype)
+        wide = TensorType(call.type.shape, in_registers(dtype))
+        factors = tuple(cast(call[name], dtype) for name in ("tensor1", "tensor2"))
+        inner = pointwise(product, factors, wide, wide.dtype)
+        if inner is not None and call["value"] != 1:
+            inner = pointwise("mul", (inner, call["value"]), wide, wide.dtype)
+        return None if inner is None else pointwise("add", (cast(call["self"], dtype), inner), call.type, wide.dtype)
 
     return translation
 
@@ -176,8 +177,9 @@ def glu(call: Call) -> Value:
     shape = tuple(half if i == axis else extent for i, extent in enumerate(x.shape))
     starts = tuple(half if i == axis else 0 for i in range(len(x.shape)))
     first = Slice(x, (0,) * len(shape), (1,) * len(shape), shape)
-    second = pointwise("sigmoid", (Slice(x, starts, (1,) * len(shape), shape),), call.type, call.type.dtype)
-    return pointwise("mul", (first, second), call.type, call.type.dtype)
+    wide = TensorType(shape, in_registers(call.type.dtype))
+    second = pointwise("sigmoid", (Slice(x, starts, (1,) * len(shape), shape),), wide, wide.dtype)
+    return pointwise("mul", (first, second), call.type, wide.dtype)
 
 
 def nan_to_num(call: Call) -> Value:
@@ -192,6 +194,14 @@ def nan_to_num(call: Call) -> Value:
 
 def lerped(call: Call) -> Value:
     return pointwise("lerp", (call["self"], call["end"], call["weight"]), call.type, call.type.dtype)
+
+
+def raised(call: Call) -> Value:
+    """A number as exponent; PyTorch takes 0.5 and -0.5 for roots, which differ from powers at -0.0 and -inf"""
+    root = {0.5: "sqrt", -0.5: "rsqrt"}.get(call["exponent"])
+    if root is not None and call.type.dtype.kind == "float":
+        return pointwise(root, (call["self"],), call.type, call.type.dtype)
+    return pointwise("pow", (call["self"], call["exponent"]), call.type, call.type.dtype)
 
 
 def rounded(call: Call) -> Value:
@@ -245,7 +255,7 @@ MAPS: Mapping[str, Translation] = {
     "aten.logaddexp": of("log_add_exp", "self", "other"),
     "aten.xlogy.Tensor": of("xlogy", "self", "other"),
     "aten.pow.Tensor_Tensor": of("pow", "self", "exponent"),
-    "aten.pow.Tensor_Scalar": of("pow", "self", "exponent"),
+    "aten.pow.Tensor_Scalar": raised,
     "aten.pow.Scalar": of("pow", "self", "exponent"),
     "aten.square": of("mul", "self", "self"),
     "aten.round": rounded,
@@ -289,6 +299,11 @@ MAPS: Mapping[str, Translation] = {
         f"aten.bitwise_{way}_shift.{form}": of(f"shift_{way}", "self", "other")
         for way in ("left", "right")
         for form in ("Tensor", "Tensor_Scalar")
+    },
+    **{
+        f"aten.__{way[0]}shift__.{form}": of(f"shift_{way}", "self", "other")
+        for way in ("left", "right")
+        for form in ("Tensor", "Scalar")
     },
     **{
         f"aten.__{op}__.{form}": bitwise(f"bitwise_{fn}", "self", "other")

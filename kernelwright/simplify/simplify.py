@@ -1,9 +1,9 @@
 """A `Graph` comes in; the rules are applied until none fires, and the simpler `Graph` goes out.
 
 Every rule holds for all operands, NaN, infinities and -0.0 included, bit for bit but for what its docstring says. A
-NaN's payload, and which of two zeros of unlike sign `minimum` and `maximum` give, are open in PyTorch too. Dead code
-goes because a graph is what its outputs depend on, and common subexpressions because equal nodes are one object:
-neither needs a rule. Random draws keep their number and order: no rule drops one, and `serial` keeps them apart.
+NaN's payload, and which of two zeros of unlike sign a minimum, a maximum or a clamp gives, are open in PyTorch too.
+Dead code goes because a graph is what its outputs depend on, and common subexpressions because equal nodes are one
+object: neither needs a rule. Random draws keep their number and order: no rule drops one, `serial` keeps them apart.
 """
 
 from __future__ import annotations

@@ -21,14 +21,15 @@ from tests.property.graphs_of_maps import Vocabulary, random_graph, random_shape
 
 INF, NAN = float("inf"), float("nan")
 
-# Functions that see the sign of a zero, with constants for which no rule leans on what PyTorch leaves open about it.
+# Functions that see the sign of a zero, and none that leaves it open.
 SIGNED = ("add", "sub", "mul", "div", "neg", "abs", "reciprocal", "sqrt", "identity", "where", "signbit", "isnan")
-SIGNED += ("maximum", "minimum", "fmax", "lt", "eq", "ne", "floor", "round", "leaky_relu", "logical_not", "sign")
+SIGNED += ("lt", "eq", "ne", "floor", "round", "leaky_relu", "logical_not", "sign")
 # Factors of 1 or more merge to the bit whatever they multiply.
 GROWING = (1.0, -1.0, 2.0, -4.0, 3.0, 1.1, 1e4, INF, NAN)
 
 # Clamps leave the sign of a zero open, so nothing else here looks at it.
-CLAMPING = ("relu", "relu6", "hardtanh", "maximum", "minimum", "leaky_relu", "abs", "neg", "add", "mul", "where", "lt")
+CLAMPING = ("relu", "relu6", "hardtanh", "maximum", "minimum", "fmax", "fmin", "leaky_relu", "abs", "neg", "add", "mul")
+CLAMPING += ("where", "lt")
 BOUNDS = (0.0, -0.0, 1.0, -1.0, 6.0, 0.5, INF, -INF)
 
 # Linear functions on numbers of moderate size: nothing over- or underflows, so that every factor may merge.
@@ -122,7 +123,9 @@ def test_graphs_with_casts_keep_every_bit(seed: int, length: int) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_inexact_functions_of_random_graphs_stay_within_a_few_units_in_the_last_place(dtype: str) -> None:
     words = vocabulary(dtype, SIGNED, GROWING)
-    inexact = [name for name, row in SCALARS.items() if not row.exact and "float" in row.accepts and row.arity == 1]
+    unary = [name for name, row in SCALARS.items() if not row.exact and "float" in row.accepts and row.arity == 1]
+    # F.gelu(inf) in float32 on a CPU is inf for a tensor of one element and NaN for one of four.
+    inexact = [name for name in unary if name != "gelu_erf"]
 
     @examples(60)
     @given(seeds, st.integers(1, 8))

@@ -23,7 +23,8 @@ def two_views(rng: Random) -> Node:
 
 
 def map_of_views(rng: Random) -> Node:
-    leaves = [Input(name, i, s, int64, (0,) * len(s)) for i, (name, s) in enumerate((n, random_shape(rng)) for n in "xy")]
+    shapes = [random_shape(rng) for _ in range(2)]
+    leaves = [Input("xy"[i], i, s, int64, (0,) * len(s)) for i, s in enumerate(shapes)]
     operands: list[Node] = [random_view(rng, leaf) for leaf in leaves]
     constant: Node = Const(3, int64)
     return Map("add", agreed(rng.sample([*operands, constant, Broadcast(constant, (2, 3))], 2)))
