@@ -42,8 +42,8 @@ def template_of(choice: Choice) -> tuple[str, str]:
     match choice:
         case Config(threads, lanes, vectors):
             return "pointwise", f"{lanes}, {vectors}, {threads}"
-        case TileConfig(threads, lanes, tile):
-            return "pointwise_tiles", f"{lanes}, {tile}, {threads}"
+        case TileConfig(threads, lanes, levels, columns):
+            return "pointwise_tiles", f"{lanes}, {levels}, {columns}, {threads}"
         case CpuConfig(lanes, grain):
             return "pointwise", f"{lanes}, {grain}"
 
@@ -309,21 +309,21 @@ class TilesWriter(Writer):
 
     def members(self) -> list[str]:
         turned = [(name, a) for name, a in self.accesses if self.is_turned(a)]
-        fields = " ".join(f"{a.layout.buffer.dtype.storage_cpp} {name}[T][T + 1];" for name, a in turned)
+        fields = " ".join(f"{a.layout.buffer.dtype.storage_cpp} {name}[Q][P + 1];" for name, a in turned)
         place = "Index row, Index level, Index column, int p, int q"
         return [
             "",
             "    // One column more than it needs, so that reading it the other way meets fewer bank conflicts.",
-            f"    template <int T> struct Tile {{ {fields} }};",
+            f"    template <int P, int Q> struct Tile {{ {fields} }};",
             "",
-            "    template <int N, int T>",
-            f"    KW_DEVICE static void fetch(const Args& a, Tile<T>& tile, {place}) {{",
+            "    template <int N, typename Tile>",
+            f"    KW_DEVICE static void fetch(const Args& a, Tile& tile, {place}) {{",
             *(f"        {line}" for line in self.coordinate_lines([a for _, a in turned])),
             *(f"        {line}" for name, a in turned for line in self.fetch_lines(name, a)),
             "    }",
             "",
-            "    template <int N, int T>",
-            f"    KW_DEVICE static void store(const Args& a, const Tile<T>& tile, {place}) {{",
+            "    template <int N, typename Tile>",
+            f"    KW_DEVICE static void store(const Args& a, const Tile& tile, {place}) {{",
             *(f"        {line}" for line in self.store_lines()),
             "    }",
         ]

@@ -32,11 +32,12 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class TileConfig:
-    """CUDA, tiles: threads a block, neighbours in a vector, and the side of the square tile in shared memory."""
+    """CUDA, tiles: threads a block, neighbours in a vector, and the tile in shared memory, depth by columns."""
 
     threads: int
     lanes: int
-    tile: int
+    levels: int
+    columns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +81,9 @@ def why_not(config: Choice, work: Work, device: Device) -> str | None:
 def why_no_tile(config: TileConfig, work: Work, device: Device) -> str | None:
     if work.walk != "tiles":
         return "no operand needs to be turned around."
-    smem = config.tile * (config.tile + 1) * max(work.itemsizes) * work.operands
+    smem = config.columns * (config.levels + 1) * max(work.itemsizes) * work.operands
     if smem > 48 * 1024:
-        return f"tiles of {config.tile} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
+        return f"tiles of {config.levels} by {config.columns} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
     if config.lanes * max(work.itemsizes) > device.vector_bytes:
         return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than one {device.vector_bytes} B load."
     if work.columns % config.lanes or work.depth % config.lanes:
@@ -113,7 +114,8 @@ def configs(work: Work, device: Device) -> tuple[Choice, ...]:
     if device.kind == "cpu":
         return tuple(CpuConfig(lanes, grain) for lanes in (64, 32, 16) for grain in (16384, 65536))
     vectors = [Config(t, lanes, v) for lanes in (16, 8, 4, 2, 1) for v in (8, 4, 2, 1) for t in (256, 512, 128)]
-    tiles = [TileConfig(t, lanes, tile) for lanes in (4, 2, 1) for tile in (64, 32) for t in (256, 512, 128)]
+    shapes = ((32, 128), (64, 64), (32, 64), (64, 128), (32, 32))
+    tiles = [TileConfig(t, lanes, *shape) for lanes in (4, 2, 1) for shape in shapes for t in (256, 512)]
     fitting = [c for c in (*vectors, *tiles) if why_not(c, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
@@ -133,7 +135,7 @@ def cost_us(config: Choice, work: Work, device: Device) -> float:
     if isinstance(config, CpuConfig):
         return floor_us(work, device)
     item = max(work.itemsizes)
-    each = config.tile**2 / config.threads if isinstance(config, TileConfig) else config.lanes * config.vectors
+    each = config.levels * config.columns / config.threads if isinstance(config, TileConfig) else config.lanes * config.vectors
     blocks_each = max(1, device.max_threads_per_multiprocessor // config.threads)
     in_flight = device.multiprocessors * blocks_each * config.threads * each * item
     shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)

@@ -160,7 +160,7 @@ def blocks_of(source: Source) -> int:
     """The blocks that the template's own launch would take."""
     work, choice = source.work, source.choice
     if isinstance(choice, TileConfig):
-        return work.rows * -(-work.depth // choice.tile) * -(-work.columns // choice.tile)
+        return work.rows * -(-work.depth // choice.levels) * -(-work.columns // choice.columns)
     assert isinstance(choice, Config)
     return max(1, -(-work.rows * (work.columns // choice.lanes) // (choice.threads * choice.vectors)))
 

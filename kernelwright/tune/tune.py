@@ -83,7 +83,7 @@ def short_list(work: Work, device: Device) -> Sequence[Choice]:
     """The model cannot tell lanes and vectors apart well: the list differs in those before it differs in threads."""
     spread: dict[Choice, Choice] = {}
     for config in configs(work, device):
-        spread.setdefault(replace(config, threads=0) if isinstance(config, Config) else config, config)
+        spread.setdefault(replace(config, threads=0) if not isinstance(config, CpuConfig) else config, config)
     return list(spread.values())[:SHORT_LIST]
 
 
