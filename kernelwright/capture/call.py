@@ -76,7 +76,7 @@ def pointwise(fn: str, operands: tuple[Any, ...], result: TensorType, compute: D
 
 
 def widened(x: Node, compute: DType, wide: DType) -> Node:
-    """x in the dtype the operands promote to, then in the one computed in; a scalar keeps its digits, as a number does."""
+    """x in the dtype the operands promote to, then in the one computed in; a scalar keeps all its digits."""
     return cast(cast(x, compute) if x.shape else x, wide)
 
 

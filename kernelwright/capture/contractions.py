@@ -95,7 +95,9 @@ def einsum(call: Call) -> Value:
     a, b = left.split(",")
     plain = all(len(set(labels)) == len(labels) for labels in (a, b, result))
     alone = (set(a) ^ set(b)) - set(result)
-    return Contract(operands[0], operands[1], equation) if plain and not alone else None
+    extents = set(zip(a + b, operands[0].shape + operands[1].shape, strict=True))
+    repeated = len(extents) != len(set(a + b))  # einsum also repeats axes of extent 1
+    return Contract(operands[0], operands[1], equation) if plain and not alone and not repeated else None
 
 
 def convolved(rank: int, transposed: bool) -> Translation:

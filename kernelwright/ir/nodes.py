@@ -202,6 +202,7 @@ class Contract(Node):
         assert set(result) <= set(a + b), f"{self.equation} has a result index that no operand has"
         assert self.a.dtype is self.b.dtype, "cast the operands of a contraction to one dtype first"
         extents = self.extents
+        assert all(extents[i] == e for i, e in zip(a, self.a.shape, strict=True)), f"{self.equation}: extents differ"
         object.__setattr__(self, "shape", tuple(extents[label] for label in result))
 
 
