@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from kernelwright.emit.explain import docstring
 from kernelwright.emit.expressions import attribute, python, tuple_text
-from kernelwright.emit.forward import forward_lines, kernel_state
+from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program
@@ -18,12 +18,16 @@ from kernelwright.load import Problem
 from kernelwright.plan.steps import contiguous
 
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
-OURS = ("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "SETTINGS", "build", "launch", "watched", "why_not")
+OURS = (
+    *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "WATCHED"),
+    *("build", "launch", "home", "watched", "why_not"),
+)
 
 IMPORTS = """\
 import ctypes
 import inspect
 import warnings
+import weakref
 
 import torch
 import torch.nn.functional as F
@@ -59,8 +63,9 @@ def sections(program: Program, problem: Problem, original: Original) -> list[str
     return [
         *(kernels_sections(program, problem) if program.launches else []),
         tensors_section(program),
+        values_section(program, original),
         settings_section(program),
-        WHY_NOT.format(kind=program.target, autocast=AUTOCAST[program.target]),
+        why_not_section(program),
         model_section(program, original, arguments),
     ]
 
@@ -140,35 +145,71 @@ AUTOCAST = {
 }
 
 WHY_NOT = '''\
+WATCHED = weakref.WeakKeyDictionary()
+
+
+def home(module, name):
+    """The dictionary in which a module keeps an attribute; an empty one if there is no such module."""
+    if module is None or name == "class":
+        return {{}} if module is None else {{"class": type(module).__name__}}
+    return next((kept for kept in (module._parameters, module._buffers) if name in kept), vars(module))
+
+
 def watched(model):
-    """Where each setting is kept, and its value: read on every call, so no change of the model goes unseen."""
-    modules = dict(model.named_modules())
-    settings = [(vars(modules[path]), name, value) for path, rows in SETTINGS.items() for name, value in rows.items()]
-    parents = [(path.rpartition("."), modules[path]) for path in modules if path]
-    return settings + [(modules[parent]._modules, name, module) for (parent, _, name), module in parents]
+    """Where the model keeps its settings, its parts and its state: found once, read on every call."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    settings = [(home(modules.get(path), k), k, v) for path, rows in SETTINGS.items() for k, v in rows.items()]
+    for path, module in modules.items():
+        kept = vars(module)
+        settings.append((kept, "_modules", kept["_modules"].copy()))
+        if path:  # what runs instead of or beside a part's forward; for the model itself, PyTorch sees to it
+            settings.append((kept, "forward", None))
+            settings += [(kept, hooks, type(kept[hooks])()) for hooks in ("_forward_pre_hooks", "_forward_hooks")]
+    state = [name.rpartition(".") for name, *_ in TENSORS[{arguments}:]]
+    return settings, [(home(modules.get(path), name), name) for path, _, name in state]
 
 
-def why_not(model, arguments, state):
+def why_not(model, arguments, values):
     """What differs from what the kernels were made for, or None."""
-    first = None
-    for (name, shape, strides, dtype), tensor in zip(TENSORS, (*arguments, *state)):
-        first = tensor if first is None else first
-        if not isinstance(tensor, torch.Tensor) or tensor.dtype is not dtype or tensor.shape != shape:
+    if model not in WATCHED:
+        WATCHED[model] = watched(model)
+    settings, state = WATCHED[model]
+    tensors = [*arguments, *(kept.get(name) for kept, name in state)]
+    for (name, shape, strides, dtype), tensor in zip(TENSORS, tensors):
+        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.dtype is not dtype or tensor.shape != shape:
             return f"{{name}} is not {{dtype}} of shape {{shape}}"
-        if tensor.device.type != "{kind}" or tensor.device != first.device:
+        if tensor.device.type != "{kind}" or tensor.device != tensors[0].device:
             return f"{{name}} is on {{tensor.device}}"
+        if tensor.layout is not torch.strided or tensor.is_neg():
+            return f"{{name}} is not stored as plain numbers"
         if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:
             return f"{{name}} is laid out differently in memory"
-    if torch.is_grad_enabled() and any(t.requires_grad for t in (*arguments, *model.parameters())):
+{updated}\
+    for (name, value), given in zip(VALUES.items(), values):
+        if type(given) is not type(value) or given != value:
+            return f"{{name}} is not {{value!r}}"
+    for kept, name, value in settings:
+        found = kept.get(name)
+        if type(found) is not type(value) or found != value:
+            return f"{{name}} has been changed"
+    if torch.is_grad_enabled() and any(t.requires_grad for t in (*tensors, *model.parameters())):
         return "gradients are needed"
     if {autocast}:
         return "autocast is on"
-    if model.__dict__.get("_watched", (None,))[0] != id(model):
-        model.__dict__["_watched"] = (id(model), watched(model))
-    for namespace, name, value in model.__dict__["_watched"][1]:
-        if namespace.get(name) is not value and namespace.get(name) != value:
-            return f"{{name}} has been changed"
-    return None'''
+    return "it is being traced" if torch.jit.is_tracing() else None'''
+
+# Only in files of models that change their state or their arguments.
+UPDATES = """\
+    places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
+    if any(places.count(places[i]) > 1 for i in UPDATED):
+        return "a tensor that is changed shares memory with another"
+"""
+
+
+def why_not_section(program: Program) -> str:
+    updated = UPDATES if program.plan.graph.updates else ""
+    count = len(program.plan.graph.inputs)
+    return WHY_NOT.format(kind=program.target, autocast=AUTOCAST[program.target], arguments=count, updated=updated)
 
 
 def all_arguments(program: Program) -> list[Input]:
@@ -181,10 +222,13 @@ def leaf_name(leaf: Input) -> str:
 
 def tensors_section(program: Program) -> str:
     """Everything whose shape and place in memory the plan relies on."""
-    leaves: list[Input | Param] = [*all_arguments(program), *kernel_state(program)]
+    leaves: list[Input | Param] = [*all_arguments(program), *state_of(program)]
     rows = [f"    {tensor_row(leaf)}," for leaf in leaves]
     comment = "# What the kernels were made for: name, shape, strides (None: contiguous) and dtype of each tensor."
-    return "\n".join([comment, "TENSORS = [", *rows, "]"])
+    changed = {update.target for update in program.plan.graph.updates}
+    updated = [i for i, leaf in enumerate(leaves) if leaf in changed]
+    which = [f"UPDATED = {python(tuple(updated))}  # those that forward() changes"] if updated else []
+    return "\n".join([comment, "TENSORS = [", *rows, "]", *which])
 
 
 def tensor_row(leaf: Input | Param) -> str:
@@ -218,21 +262,33 @@ def settings_section(program: Program) -> str:
     return "\n".join([comment, "SETTINGS = {", *rows, "}"]) if rows else f"{comment}\nSETTINGS = {{}}"
 
 
-def model_section(program: Program, original: Original, arguments: Sequence[str]) -> str:
+def values_section(program: Program, original: Original) -> str:
+    """Python values among the arguments, given or by default: the plan has them built in."""
+    rows = [f'"{name}": {value}' for name, value in built_in_values(program, original)]
+    return f"# The arguments that are no tensors, as they were.\nVALUES = {{{', '.join(rows)}}}"
+
+
+def built_in_values(program: Program, original: Original) -> list[tuple[str, str]]:
     graph = program.plan.graph
-    inputs = all_arguments(program)
-    state = [attribute(param.path) for param in kernel_state(program)]
-    device = f"{inputs[0].name}.device" if inputs else "next(self.parameters()).device"
+    given = {x.name for x in graph.inputs} | {s.name for s in graph.scalars}
+    defaults = [(name, value) for name, value in original.defaults if name not in given]
+    return [*((s.name, python(s.value)) for s in graph.scalars), *defaults]
+
+
+def model_section(program: Program, original: Original, arguments: Sequence[str]) -> str:
     generic = original.signature == "*arguments"
-    passed = "*arguments" if generic else ", ".join(arguments)
-    positions = sorted([*((x.position, x.name) for x in inputs), *((s.position, s.name) for s in graph.scalars)])
-    body = [f"{', '.join(name for _, name in positions)}, = arguments"] if generic and positions else []
-    tests = argument_tests(program, original)
-    tensors = tuple_expression([x.name for x in inputs])
-    condition = " or ".join([*tests, f"not self.planned({tensors}, {tuple_expression(state)})"])
-    fallback = f"return super().forward({passed})"
-    generic_guard = [f"if len(arguments) != {len(positions)}:", f"    {fallback}"] if generic else []
-    lines = [*generic_guard, *body, f"if {condition}:", f"    {fallback}", *forward_lines(program, device)]
+    signature = "*arguments, **options" if generic else original.signature
+    passed = signature if generic else ", ".join(arguments)
+    inputs = all_arguments(program)
+    scalars = program.plan.graph.scalars
+    positions = sorted([*((x.position, x.name) for x in inputs), *((s.position, s.name) for s in scalars)])
+    unpacked = [f"{', '.join(name for _, name in positions)}, = arguments"] if generic and positions else []
+    fallback = f"    return super().forward({passed})"
+    generic_guard = [f"if options or len(arguments) != {len(positions)}:", fallback] if generic else []
+    values = [name for name, _ in built_in_values(program, original)]
+    groups = [tuple_expression([x.name for x in inputs]), *([tuple_expression(values)] if values else [])]
+    guard = [f"if not self.planned({', '.join(groups)}):", fallback]
+    lines = [*generic_guard, *unpacked, *guard, *forward_lines(program, device_text(program))]
     return "\n".join(
         [
             "class ModelNew(Model):",
@@ -240,7 +296,7 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
             "",
             "    warned = False",
             "",
-            f"    def forward(self, {original.signature}):" if original.signature else "    def forward(self):",
+            f"    def forward(self, {signature}):" if signature else "    def forward(self):",
             *(f"        {line}" for line in lines),
             "",
             *(f"    {line}" if line else "" for line in PLANNED.splitlines()),
@@ -248,25 +304,20 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
     )
 
 
+def device_text(program: Program) -> str:
+    """Where results go: to the first tensor there is."""
+    leaves = [x.name for x in all_arguments(program)] + [attribute(param.path) for param in state_of(program)]
+    return f"{leaves[0]}.device" if leaves else f'torch.device("{program.target}")'
+
+
 PLANNED = '''\
-def planned(self, arguments, state):
+def planned(self, arguments, values=()):
     """Whether the kernels fit this call. If not, the original runs, and the first time a warning says why."""
-    reason = why_not(self, arguments, state)
+    reason = why_not(self, arguments, values)
     if reason and not ModelNew.warned:
         ModelNew.warned = True
         warnings.warn(f"ModelNew runs the original forward: {reason}. Run kernelwright on what you serve.", stacklevel=3)
     return reason is None'''
-
-
-def argument_tests(program: Program, original: Original) -> list[str]:
-    """Python scalars among the arguments, given or by default, must be the ones the plan has built in."""
-    given = {x.name for x in program.plan.graph.inputs} | {s.name for s in program.plan.graph.scalars}
-    tests = [scalar_test(s.name, python(s.value)) for s in program.plan.graph.scalars]
-    return tests + [scalar_test(name, value) for name, value in original.defaults if name not in given]
-
-
-def scalar_test(name: str, value: str) -> str:
-    return f"{name} is not {value}" if value in ("None", "True", "False") else f"{name} != {value}"
 
 
 def tuple_expression(items: Sequence[str]) -> str:

@@ -150,7 +150,6 @@ def read_in(step: ProgramStep, known: Mapping[Node, Buffer]) -> list[Buffer]:
     return [buffer for buffer in found if buffer is not None]
 
 
-def kernel_state(program: Program) -> list[Param]:
-    """The parameters and buffers whose memory kernels touch, in the order they are first met."""
-    state = {b.source: None for launch in program.launches for b in launch.pointers if isinstance(b.source, Param)}
-    return list(state)
+def state_of(program: Program) -> list[Param]:
+    """The parameters and buffers that forward() reads or writes, in the order they are first met."""
+    return [node for node in program.plan.places if isinstance(node, Param)]
