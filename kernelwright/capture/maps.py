@@ -212,9 +212,7 @@ def rounded(call: Call) -> Value:
 
 
 def normalised_eval(call: Call) -> Value:
-    """Batch norm in eval mode: (x - mean) * rsqrt(var + eps) * weight + bias, per channel"""
-    if call["training"] or call["running_mean"] is None or call["running_var"] is None:
-        return None
+    """Batch norm in eval mode: (x - mean) * rsqrt(var + eps) * weight + bias, per channel; other results are empty"""
     x: Node = call["input"]
     column = (x.shape[1], *(1,) * (len(x.shape) - 2))
     dtype = call.type.dtype
@@ -228,7 +226,7 @@ def normalised_eval(call: Call) -> Value:
     result: Node = Map("mul", (centred, Broadcast(Reshape(scale, column), x.shape)))
     if call["bias"] is not None:
         result = Map("add", (result, Broadcast(Reshape(call["bias"], column), x.shape)))
-    return spread(result, x.shape)
+    return result, None, None
 
 
 SAME_NAME = (
@@ -322,5 +320,5 @@ MAPS: Mapping[str, Translation] = {
     "aten.scalar_tensor": filled("s"),
     **{f"aten.{name}": filled(0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{f"aten.{name}": filled(1) for name in ("ones", "ones_like", "new_ones")},
-    "aten.batch_norm": normalised_eval,
+    "aten._native_batch_norm_legit_no_training": normalised_eval,
 }

@@ -15,7 +15,7 @@ from kernelwright.capture.maps import MAPS
 from kernelwright.capture.views import VIEWS
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
-from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Symbol, TensorType
+from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Permute, Symbol, TensorType
 from kernelwright.load import Problem
 
 
@@ -34,12 +34,39 @@ def translate(fx: FxNode, values: Mapping[FxNode, Value], problem: Problem) -> V
     if not results:
         return None  # an assertion about shapes or dtypes that export has already checked
     target = str(fx.target)
+    if target == "aten.as_strided.default":
+        return strided(fx, values, results, problem)
     known = KNOWN.get(target.removesuffix(".default"))
-    if known is not None and all(r is not None and r.dtype.kind != "complex" for r in results):
+    if known is not None and is_real(fx, values, results):
         value = known(Call(target, bound(fx, values), results))
         if value is not None:
             return value
     return opaque(fx, values, results, problem)
+
+
+def is_real(fx: FxNode, values: Mapping[FxNode, Value], results: tuple[TensorType | None, ...]) -> bool:
+    """Complex numbers are PyTorch's, on the way in and on the way out."""
+    operands = [values[x] for x in fx.all_input_nodes]
+    types = [*results, *(o for value in operands for o in (value if isinstance(value, tuple) else (value,)))]
+    return not any(t is not None and t.dtype.kind == "complex" for t in types)
+
+
+def strided(
+    fx: FxNode, values: Mapping[FxNode, Value], results: tuple[TensorType | None, ...], problem: Problem
+) -> Value:
+    """as_strided looks at memory, which values have none of: its operand is first laid out as PyTorch had it."""
+    source = fx.args[0]
+    assert isinstance(source, FxNode)
+    x, fake = values[source], source.meta["val"]
+    assert isinstance(x, Node)
+    order = tuple(sorted(range(fake.dim()), key=lambda axis: -fake.stride(axis)))
+    if not fake.permute(order).is_contiguous() or fake.storage_offset() != 0:
+        raise UnsupportedProblem("forward() uses as_strided on a part of a tensor.", where=problem.path)
+    contiguous = (("memory_format", Symbol("torch.contiguous_format")),)
+    type_ = TensorType(tuple(x.shape[axis] for axis in order), x.dtype)
+    memory = Opaque("aten.clone.default", (Permute(x, order),), contiguous, (type_,))
+    rest = tuple(frozen(lowered(a, values), problem) for a in fx.args[1:])
+    return Opaque(str(fx.target), (memory, *rest), (), results)
 
 
 def result_types(fx: FxNode, problem: Problem) -> tuple[TensorType | None, ...]:

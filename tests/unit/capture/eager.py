@@ -21,7 +21,7 @@ from kernelwright.ir.scalars import SCALARS
 from kernelwright.load import instantiate, load
 from tests.property.edge_values import difference
 
-HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n"
+HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nfrom math import inf, nan\n\n"
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,6 @@ def captured(folder: Path, source: str) -> Captured:
 
 def captured_expressions(folder: Path, expressions: Sequence[str], **tensors: torch.Tensor) -> Captured:
     """One model that returns the value of each expression over the named tensors."""
-    torch.save(tensors, folder / "tensors.pt")
     returned = "".join(f"\n            {e}," for e in expressions)
     source = f"""
 class Model(nn.Module):
@@ -99,12 +98,16 @@ class Model(nn.Module):
 
 
 def get_inputs():
-    return list(torch.load({str(folder / "tensors.pt")!r}).values())
+    return [{", ".join(literal(x) for x in tensors.values())}]
 """
-    problem = load(write_problem(folder, source))
-    instance = instantiate(problem, 1, "cpu")
-    graph = capture(problem)
-    return Captured(graph, instance.model, tuple(tensors.values()))
+    return captured(folder, source)
+
+
+def literal(x: torch.Tensor) -> str:
+    """The tensor written down, strides and all."""
+    values = f"torch.tensor({x.flatten().tolist()}, dtype={x.dtype}).reshape({tuple(x.shape)})"
+    strided = f"torch.empty_strided({tuple(x.shape)}, {x.stride()}, dtype={x.dtype}).copy_({values})"
+    return values if x.is_contiguous() else strided
 
 
 def valid(expressions: Sequence[str], **tensors: torch.Tensor) -> list[str]:

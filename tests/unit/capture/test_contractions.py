@@ -12,8 +12,24 @@ from tests.unit.capture.eager import captured, captured_expressions
 
 PRODUCTS = (
     *("a @ b", "torch.mm(a, b)", "a.matmul(b)", "a @ v", "v @ b", "torch.dot(v, v)", "torch.mv(a, v)", "A @ B"),
-    *("torch.bmm(A, B)", "A @ b", "a @ B", "A @ v", "v @ B", "D @ b", "D @ B", "D[:, :1] @ B", "torch.matmul(D[:1], D.mT)"),
-    *("F.linear(a, b.t())", "F.linear(A, b.t(), w)", "F.linear(D, b.t(), w)", "F.linear(v, b.t())", "F.linear(a, b.t(), w)"),
+    *(
+        "torch.bmm(A, B)",
+        "A @ b",
+        "a @ B",
+        "A @ v",
+        "v @ B",
+        "D @ b",
+        "D @ B",
+        "D[:, :1] @ B",
+        "torch.matmul(D[:1], D.mT)",
+    ),
+    *(
+        "F.linear(a, b.t())",
+        "F.linear(A, b.t(), w)",
+        "F.linear(D, b.t(), w)",
+        "F.linear(v, b.t())",
+        "F.linear(a, b.t(), w)",
+    ),
     *("torch.addmm(w, a, b)", "torch.addmm(w, a, b, beta=0.5, alpha=2)", "torch.addmm(w, a, b, beta=0)"),
     *("torch.baddbmm(w.expand(2, 4, 6), A, B)", "torch.baddbmm(w.expand(2, 4, 6), A, B, beta=2, alpha=0.5)"),
     *("torch.einsum('ij,jk->ik', a, b)", "torch.einsum('ij,jk->ki', a, b)", "torch.einsum('bij,bjk->bik', A, B)"),
@@ -45,7 +61,9 @@ def test_the_bias_of_a_linear_layer_is_an_addition_of_its_own(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_16_bit_products_without_a_bias_are_contractions_and_with_one_pytorchs(tmp_path: Path, dtype: torch.dtype) -> None:
+def test_16_bit_products_without_a_bias_are_contractions_and_with_one_pytorchs(
+    tmp_path: Path, dtype: torch.dtype
+) -> None:
     expressions = ("a @ b", "F.linear(a, b.t())", "F.linear(a, b.t(), w)", "torch.addmm(w, a, b)")
     found = captured_expressions(tmp_path, expressions, **matrices(dtype))
     for eager, ours in zip(found.eager(), found.interpreted(), strict=True):
@@ -61,26 +79,54 @@ def test_products_of_integers_and_empty_sums_are_left_to_pytorch(tmp_path: Path)
 
 
 def test_other_forms_of_einsum_are_left_to_pytorch(tmp_path: Path) -> None:
-    expressions = ("torch.einsum('ii->i', s)", "torch.einsum('...ij,jk->...ik', A, b)", "torch.einsum('ij,jk,kl->il', a, b, b.t())")
-    expressions += ("torch.einsum('ij,jk', a, b)", "torch.einsum('ij,jk->k', a, b)", "torch.einsum('bij,bjk->bik', A, B[:1])")
+    expressions = (
+        "torch.einsum('ii->i', s)",
+        "torch.einsum('...ij,jk->...ik', A, b)",
+        "torch.einsum('ij,jk,kl->il', a, b, b.t())",
+    )
+    expressions += (
+        "torch.einsum('ij,jk', a, b)",
+        "torch.einsum('ij,jk->k', a, b)",
+        "torch.einsum('bij,bjk->bik', A, B[:1])",
+    )
     found = captured_expressions(tmp_path, expressions, s=torch.randn(3, 3), **matrices(torch.float32))
     for expression, eager, ours in zip(expressions, found.eager(), found.interpreted(), strict=True):
         torch.testing.assert_close(ours, eager, msg=lambda text, e=expression: f"{e}: {text}")
 
 
 CONVOLUTIONS = (
-    *("F.conv2d(x, w)", "F.conv2d(x, w, b)", "F.conv2d(x, w, b, stride=2, padding=1)", "F.conv2d(x, w, padding=(2, 1))"),
+    *(
+        "F.conv2d(x, w)",
+        "F.conv2d(x, w, b)",
+        "F.conv2d(x, w, b, stride=2, padding=1)",
+        "F.conv2d(x, w, padding=(2, 1))",
+    ),
     *("F.conv2d(x, w, dilation=2, padding=2)", "F.conv2d(x, w, stride=(1, 3))", "F.conv2d(x, g, groups=2)"),
-    *("F.conv2d(x, d, groups=4, padding=1)", "F.conv1d(x[:, :, 0], w[:, :, 0])", "F.conv1d(x[:, :, 0], w[:, :, 0], b, 2, 1)"),
+    *(
+        "F.conv2d(x, d, groups=4, padding=1)",
+        "F.conv1d(x[:, :, 0], w[:, :, 0])",
+        "F.conv1d(x[:, :, 0], w[:, :, 0], b, 2, 1)",
+    ),
     *("F.conv3d(x[:, :, None], w[:, :, None], b)", "F.conv_transpose2d(x, t)", "F.conv_transpose2d(x, t, c, stride=2)"),
-    *("F.conv_transpose2d(x, t, c, stride=3, padding=1, output_padding=2, dilation=2)", "F.conv_transpose2d(x, t, groups=2)"),
+    *(
+        "F.conv_transpose2d(x, t, c, stride=3, padding=1, output_padding=2, dilation=2)",
+        "F.conv_transpose2d(x, t, groups=2)",
+    ),
     *("F.conv_transpose1d(x[:, :, 0], t[:, :, 0], c, 2)", "F.conv_transpose3d(x[:, :, None], t[:, :, None], c)"),
 )
 
 
 def test_convolutions_of_every_rank_and_geometry(tmp_path: Path) -> None:
     generator = torch.Generator().manual_seed(5)
-    shapes = {"x": (2, 4, 9, 8), "w": (6, 4, 3, 3), "b": (6,), "g": (6, 2, 3, 3), "d": (4, 1, 3, 3), "t": (4, 3, 3, 2), "c": (3,)}
+    shapes = {
+        "x": (2, 4, 9, 8),
+        "w": (6, 4, 3, 3),
+        "b": (6,),
+        "g": (6, 2, 3, 3),
+        "d": (4, 1, 3, 3),
+        "t": (4, 3, 3, 2),
+        "c": (3,),
+    }
     tensors = {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
     found = captured_expressions(tmp_path, CONVOLUTIONS, **tensors)
     for expression, eager, ours in zip(CONVOLUTIONS, found.eager(), found.interpreted(), strict=True):

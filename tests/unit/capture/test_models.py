@@ -1,0 +1,262 @@
+"""Whole models: state, aliases, randomness, constants and structure survive capture; what has no graph is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.capture import capture
+from kernelwright.errors import UnsupportedProblem
+from kernelwright.ir.nodes import Fixed, Group, Input, Map, Opaque, Param, Table
+from kernelwright.load import load
+from tests.unit.capture.eager import Captured, captured, write_problem
+
+
+def model(folder: Path, forward: str, *, init: str = "pass", inputs: str = "torch.randn(3, 4)") -> Captured:
+    """A model by the bodies of its methods."""
+    return captured(folder, model_source(forward, init, inputs))
+
+
+def model_source(forward: str, init: str, inputs: str) -> str:
+    indent = "\n        "
+    count = len(eval(f"[{inputs}]", {"torch": torch}))
+    arguments = ", ".join("xyzw"[:count])
+    return (
+        "class Model(nn.Module):\n"
+        f"    def __init__(self):\n        super().__init__(){indent}{indent.join(init.splitlines())}\n"
+        f"    def forward(self, {arguments}):{indent}{indent.join(forward.splitlines())}\n"
+        f"def get_inputs():\n    return [{inputs}]\n"
+    )
+
+
+def test_a_buffer_that_forward_changes_is_an_update(tmp_path: Path) -> None:
+    found = model(
+        tmp_path,
+        "self.total.add_(x.sum(0))\nself.calls += 1\nreturn x * self.total",
+        init="self.register_buffer('total', torch.zeros(4))\nself.register_buffer('calls', torch.tensor(0))",
+    )
+    assert [(u.target.path, str(u.value.dtype)) for u in found.graph.updates if isinstance(u.target, Param)] == [
+        ("total", "float32"),
+        ("calls", "int64"),
+    ]
+    assert found.differences() == []
+
+
+def test_an_input_that_forward_changes_is_an_update(tmp_path: Path) -> None:
+    found = model(tmp_path, "x.mul_(2)\nx[0] = y\nreturn x + y", inputs="torch.ones(3, 4), torch.randn(4)")
+    (update,) = found.graph.updates
+    assert isinstance(update.target, Input)
+    assert update.target.name == "x"
+    assert found.differences() == []
+
+
+def test_what_is_written_through_a_view_reaches_what_it_is_a_view_of(tmp_path: Path) -> None:
+    found = model(tmp_path, "y = x.clone()\nv = y.view(-1)\nv[2:5].fill_(7)\ny[:, 1] += 1\nv.relu_()\nreturn y, v")
+    assert found.differences() == []
+    assert found.graph.updates == ()
+
+
+def test_operators_in_place_are_ordinary_functions_of_the_graph(tmp_path: Path) -> None:
+    found = model(tmp_path, "y = x + 1\ny.mul_(3).clamp_(-1, 1)\nF.relu(y, inplace=True)\ny /= 2\nreturn y")
+    assert found.targets == []
+    assert found.differences() == []
+
+
+def test_batch_norm_in_train_mode_updates_its_statistics(tmp_path: Path) -> None:
+    found = model(tmp_path, "return F.relu(self.norm(x))", init="self.norm = nn.BatchNorm1d(4)")
+    targets = {u.target.path for u in found.graph.updates if isinstance(u.target, Param)}
+    assert targets == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+    assert found.differences() == []
+
+
+def test_batch_norm_in_eval_mode_is_pointwise(tmp_path: Path) -> None:
+    init = (
+        "self.norm = nn.BatchNorm2d(4).eval()\nself.norm.running_var.uniform_(1, 2)\nself.norm.running_mean.normal_()"
+    )
+    found = model(tmp_path, "return self.norm(x)", init=init, inputs="torch.randn(2, 4, 3, 3)")
+    assert found.targets == []
+    assert found.graph.updates == ()
+    for eager, ours in zip(found.eager(), found.interpreted(), strict=True):
+        torch.testing.assert_close(ours, eager)
+
+
+def test_dropout_is_a_random_call_that_pytorch_runs(tmp_path: Path) -> None:
+    found = model(tmp_path, "return F.dropout(x, 0.5) + self.drop(x)", init="self.drop = nn.Dropout(0.5)")
+    draws = [n for n in found.graph.nodes() if isinstance(n, Opaque)]
+    assert [n.is_random for n in draws] == [True, True]
+    assert draws[0].serial < draws[1].serial
+    torch.manual_seed(11)
+    eager = found.eager()
+    torch.manual_seed(11)
+    assert torch.equal(found.interpreted()[0], eager[0])
+
+
+def test_random_tensors_made_in_forward_are_drawn_in_order(tmp_path: Path) -> None:
+    found = model(tmp_path, "a = torch.rand(3, 4)\nb = torch.randn_like(x)\nreturn x * b, a")
+    torch.manual_seed(11)
+    eager = found.eager()
+    torch.manual_seed(11)
+    for one, other in zip(eager, found.interpreted(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_nested_results_keep_their_structure(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x + 1, [x * 2, (x - 1, None)], 3, 'text'")
+    assert found.graph.structure == Group(
+        "tuple", (0, Group("list", (1, Group("tuple", (2, Fixed(None))))), Fixed(3), Fixed("text"))
+    )
+    assert found.differences() == []
+
+
+def test_a_single_tensor_and_a_tuple_of_one_are_told_apart(tmp_path: Path) -> None:
+    assert model(tmp_path, "return x + 1").graph.structure == 0
+    assert model(tmp_path, "return (x + 1,)").graph.structure == Group("tuple", (0,))
+
+
+def test_a_tensor_returned_twice_is_returned_as_two_places(tmp_path: Path) -> None:
+    found = model(tmp_path, "y = x + 1\nreturn y, y")
+    assert len(found.graph.outputs) == 2
+    assert found.differences() == []
+
+
+def test_python_scalars_among_the_inputs_are_assumed(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x * y + w if z else x", inputs="torch.randn(3), 2.5, True, 7")
+    assert [(s.name, s.position, s.value) for s in found.graph.scalars] == [("y", 1, 2.5), ("z", 2, True), ("w", 3, 7)]
+    assert [i.name for i in found.graph.inputs] == ["x"]
+    assert found.differences() == []
+
+
+def test_tensors_after_a_scalar_keep_their_positions(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x * y + z", inputs="torch.randn(3), 2, torch.randn(3)")
+    assert [(i.name, i.position) for i in found.graph.inputs] == [("x", 0), ("z", 2)]
+    assert found.differences() == []
+
+
+def test_an_input_that_is_not_used_is_still_an_input(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x + 1", inputs="torch.randn(3), torch.randn(2)")
+    assert [i.name for i in found.graph.inputs] == ["x", "y"]
+
+
+def test_constants_written_in_forward_are_tables(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x * torch.tensor([1.0, 2.0, 3.0, 4.0]) + torch.tensor(0.5)")
+    assert {n.values for n in found.graph.nodes() if isinstance(n, Table)} == {(1.0, 2.0, 3.0, 4.0), (0.5,)}
+    assert found.differences() == []
+
+
+def test_a_large_constant_written_in_forward_is_refused_with_a_cure(tmp_path: Path) -> None:
+    source = model_source("return x + torch.tensor([0.5] * 5000)", "pass", "torch.randn(5000)")
+    with pytest.raises(UnsupportedProblem, match="constant tensor of 5000 elements") as caught:
+        capture(load(write_problem(tmp_path, source)))
+    assert caught.value.cure == "Register it as a buffer in __init__."
+
+
+def test_a_plain_tensor_attribute_is_read_by_its_path(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x * self.scale", init="self.scale = torch.full((4,), 3.0)")
+    assert [n.path for n in found.graph.nodes() if isinstance(n, Param)] == ["scale"]
+    assert found.differences() == []
+
+
+def test_a_plain_tensor_attribute_that_forward_changes_is_an_update_or_refused(tmp_path: Path) -> None:
+    source = model_source("self.seen.add_(1)\nreturn x * self.seen", "self.seen = torch.zeros(4)", "torch.randn(3, 4)")
+    try:
+        found = captured(tmp_path, source)
+    except UnsupportedProblem:
+        return
+    assert [u.target.path for u in found.graph.updates if isinstance(u.target, Param)] == ["seen"]
+    assert found.differences() == []
+
+
+def test_shared_parameters_are_read_by_one_path(tmp_path: Path) -> None:
+    init = "self.a = nn.Linear(4, 4, bias=False)\nself.b = nn.Linear(4, 4, bias=False)\nself.b.weight = self.a.weight"
+    found = model(tmp_path, "return self.b(self.a(x))", init=init)
+    for eager, ours in zip(found.eager(), found.interpreted(), strict=True):
+        torch.testing.assert_close(ours, eager)
+
+
+def test_an_output_that_is_an_input_or_a_view_of_one_is_so_in_the_graph(tmp_path: Path) -> None:
+    found = model(tmp_path, "return x, x.t(), x.clone()")
+    assert isinstance(found.graph.outputs[0], Input)
+    assert type(found.graph.outputs[1]).__name__ == "Permute"
+    assert isinstance(found.graph.outputs[2], Map)
+
+
+def test_masks_and_indices_keep_their_dtypes(tmp_path: Path) -> None:
+    forward = "m = x > 0\nreturn m, m & (x < 1), m.sum(), x.argmax(1), torch.arange(4) * 2, torch.where(m, x, 0.0)"
+    found = model(tmp_path, forward)
+    assert [str(n.dtype) for n in found.graph.outputs] == ["bool", "bool", "int64", "int64", "int64", "float32"]
+    assert found.differences() == []
+
+
+def test_an_operator_we_do_not_know_is_left_whole(tmp_path: Path) -> None:
+    init = "self.norm = nn.LayerNorm(4)\nself.rnn = nn.LSTM(4, 5, batch_first=True)\nself.pool = nn.MaxPool1d(2)"
+    found = model(
+        tmp_path,
+        "y, (h, c) = self.rnn(self.norm(x))\nreturn self.pool(y), h, c",
+        init=init,
+        inputs="torch.randn(2, 6, 4)",
+    )
+    assert found.targets[:2] == ["aten.layer_norm.default", "aten.lstm.input"]
+    assert found.differences() == []
+
+
+def test_a_half_precision_model_rounds_where_pytorch_rounds(tmp_path: Path) -> None:
+    forward = "y = F.silu(x * 0.3 + 0.7)\nreturn y / 3 * torch.tanh(y), (y.float() * 1.1).half()"
+    found = model(tmp_path, forward, inputs="torch.linspace(-5, 5, 64).half()")
+    assert found.differences() == []
+    assert found.targets == []
+
+
+def test_attention_is_captured_in_contractions_and_views(tmp_path: Path) -> None:
+    forward = (
+        "q, k, v = self.qkv(x).chunk(3, -1)\n"
+        "q, k, v = (t.view(2, 5, 2, 4).transpose(1, 2) for t in (q, k, v))\n"
+        "att = (q @ k.transpose(-2, -1)) * 0.5\n"
+        "att = att.masked_fill(self.mask[:5, :5] == 0, float('-inf')).softmax(-1)\n"
+        "return (att @ v).transpose(1, 2).contiguous().view(2, 5, 8)"
+    )
+    init = "self.qkv = nn.Linear(8, 24)\nself.register_buffer('mask', torch.tril(torch.ones(9, 9)))"
+    found = model(tmp_path, forward, init=init, inputs="torch.randn(2, 5, 8)")
+    for eager, ours in zip(found.eager(), found.interpreted(), strict=True):
+        torch.testing.assert_close(ours, eager)
+    assert [t.split(".")[1] for t in found.targets] in (["softmax"], ["_softmax"])
+
+
+def test_settings_that_the_graph_has_baked_in_are_recorded(tmp_path: Path) -> None:
+    found = model(
+        tmp_path, "return x * self.factor if self.active else x", init="self.factor = 2.0\nself.active = True"
+    )
+    assert {(s.path, s.name, s.value) for s in found.graph.settings} == {("", "factor", 2.0), ("", "active", True)}
+    assert found.differences() == []
+
+
+REFUSED = (
+    ("return x if x.sum() > 0 else -x", "torch.randn(3)", "captured as one graph"),
+    ("return x[:int(x.abs().sum())]", "torch.randn(3)", "captured as one graph"),
+    ("return {'out': x + 1}", "torch.randn(3)", "returns a dict"),
+    ("return x[0] + 1", "[torch.randn(3)]", "is a list"),
+    ("return x['a'] + 1", "{'a': torch.randn(3)}", "is a dict"),
+    ("return x[x > 0]", "torch.randn(3)", "shape|captured as one graph"),
+)
+
+
+@pytest.mark.parametrize(("forward", "inputs", "reason"), REFUSED, ids=[forward for forward, *_ in REFUSED])
+def test_what_cannot_be_captured_is_refused_in_one_sentence(
+    tmp_path: Path, forward: str, inputs: str, reason: str
+) -> None:
+    path = write_problem(tmp_path, model_source(forward, "pass", inputs))
+    with pytest.raises(UnsupportedProblem, match=reason) as caught:
+        capture(load(path))
+    assert caught.value.exit_code == 5
+    assert caught.value.where == str(path)
+    assert "\n" not in caught.value.what
+    assert caught.value.what.endswith(".")
+
+
+def test_the_same_file_gives_the_same_graph_twice(tmp_path: Path) -> None:
+    path = write_problem(
+        tmp_path, model_source("return F.dropout(x) * torch.tensor([1.0, 2.0])", "pass", "torch.randn(2)")
+    )
+    first, second = (capture(load(path)) for _ in range(2))
+    assert first == second
