@@ -3,6 +3,7 @@
 from kernelwright.judge.candidate import Candidate, extract
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.procedure import judge, replay
+from kernelwright.judge.process import shared_workers
 from kernelwright.judge.verdict import Errors, Interval, Judgement, Label, Speed, Verdict
 
 __all__ = [
@@ -17,4 +18,5 @@ __all__ = [
     "extract",
     "judge",
     "replay",
+    "shared_workers",
 ]

@@ -272,8 +272,8 @@ class Machine(NamedTuple):
 
 
 # ptrace, process_vm_readv/writev, pidfd_getfd: other processes' memory and files. userfaultfd: outputs computed when
-# they are looked at. unshare, setns, mount, umount2, pivot_root: the cell itself. bpf, perf_event_open, keyctl, add_key,
-# request_key, open_by_handle_at, io_uring_setup, kexec_load, init_module, finit_module, reboot: the machine.
+# they are looked at. unshare, setns, mount, umount2, pivot_root: the cell itself. bpf, perf_event_open, keyctl,
+# add_key, request_key, open_by_handle_at, io_uring_setup, kexec_load, init_module, finit_module, reboot: the machine.
 MACHINES = {
     "x86_64": Machine(
         0xC000003E,

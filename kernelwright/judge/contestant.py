@@ -153,7 +153,7 @@ class Contestant:
     def call(self, slots: range, seed: int) -> float:
         """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
         start = time.perf_counter()
-        self.worker.send(Op.CALL, slots=slots, seed=seed)
+        self._send(Op.CALL, slots, None, seed)
         self.worker.resume()
         reply = self._wait(self.call_limit_s, Op.CALL)
         end = reply.at_s
@@ -245,10 +245,16 @@ class Contestant:
 
     def _ask(self, op: Op, limit_s: float, *, brief: Any = None, seed: int = 0) -> Reply:
         self.worker.resume()
-        self.worker.send(op, brief=brief, seed=seed)
+        self._send(op, range(0), brief, seed)
         reply = self._wait(limit_s, op)
         self._require_done(reply)
         return reply
+
+    def _send(self, op: Op, slots: range, brief: Any, seed: int) -> None:
+        try:
+            self.worker.send(op, slots=slots, brief=brief, seed=seed)
+        except Ended as ended:
+            raise self._explained(ended, op, 0.0) from None
 
     def _wait(self, limit_s: float, op: Op) -> Reply:
         try:
@@ -275,6 +281,8 @@ class Contestant:
                 return Failed(Verdict.OOM, f"more host memory than allowed while {doing}")
             case "disk":
                 return Failed(Verdict.OOM, f"more disk space than allowed while {doing}")
+            case "unasked":
+                return Failed(Verdict.TAMPERING, f"it answered before it was asked while {doing}")
             case "signal":
                 return Failed(Verdict.CRASH, f"killed by signal {ended.code} while {doing}{last_words}")
         return Failed(Verdict.CRASH, f"the process left with exit code {ended.code} while {doing}{last_words}")

@@ -7,7 +7,7 @@ inputs: a candidate that reads outside its tensors, or is not repeatable, shows.
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -74,6 +74,7 @@ class Findings:
     labels: set[Label] = field(default_factory=set)
     state_scores: list[tuple[str, Yardstick, Score]] = field(default_factory=list)
     differing: list[str] = field(default_factory=list)
+    outside_reads: list[str] = field(default_factory=list)
     damaged_bands: int = 0
 
 
@@ -140,20 +141,32 @@ def _examine_group(
     first = _call_all(contestant, shape, state, calls, seed, FILLS[0], findings)
     after = contestant.give_state()
     again = _call_all(contestant, shape, state, calls, seed, FILLS[1], findings)
+    varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
+    if varying:
+        # Once more with the first bytes around: if that gives the first answer, it was those bytes that mattered.
+        third = _call_all(contestant, shape, state, calls, seed, FILLS[0], findings)
+        if all(_same_outputs(first[n], third[n]) for n in varying):
+            findings.outside_reads += [group[n].family.name for n in varying]
     truth = oracle.truth(state, calls, seed)
     for number, trial in enumerate(group):
         yards = truth.calls[number]
         if reason := uninformative(yards, trial.family):
             findings.dropped.append((trial.family.name, reason))
             continue
+        if trial.family.ties:
+            yards = [without_indices(yard) for yard in yards]
         scores = [score(c, yard) for c, yard in zip(first[number], yards, strict=True)]
         findings.tried.append(Tried(trial, state, seed, calls[number], yards, scores))
-        if not all(same_bits(a, b) for a, b in zip(first[number], again[number], strict=True)):
+        if number in varying:
             findings.differing.append(trial.family.name)
             repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
             findings.tried.append(Tried(trial, state, seed, calls[number], yards, repeat))
     if after:
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
+
+
+def _same_outputs(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
+    return all(same_bits(x, y) for x, y in zip(a, b, strict=True))
 
 
 def _call_all(
@@ -219,6 +232,13 @@ def uninformative(yards: Sequence[Yardstick], family: Family) -> str:
     return ""
 
 
+def without_indices(yard: Yardstick) -> Yardstick:
+    """Nothing is asked of integers where ties decide them."""
+    if yard.dtype.is_floating_point:
+        return yard
+    return replace(yard, settled=torch.zeros_like(yard.eager, dtype=torch.bool))
+
+
 def _score_state(after: State, before: State, truth: Truth, findings: Findings) -> None:
     """What forward should leave alone it must leave alone; what it updates it must update."""
     for name, value in after.items():
@@ -259,6 +279,10 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
     """The verdict on the outputs. `name_precision` gives the precision whose error explains all failures, or ""."""
     if findings.damaged_bands:
         return Verdict.MEMORY_VIOLATION, "it wrote outside the tensors it was given"
+    if findings.outside_reads:
+        return Verdict.MEMORY_VIOLATION, (
+            f"its output on {findings.outside_reads[0]} inputs depends on the bytes around its inputs"
+        )
     failed = [tried for tried in findings.tried if not passes(tried)]
     if failed:
         kinds = {tried.trial.seed for tried in failed}
@@ -271,6 +295,8 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
     for name, yard, s in findings.state_scores:
         if not s.within_loose(limits_for(yard.dtype)):
             return Verdict.INCORRECT, f"the buffer {name} afterwards: {describe_score(s)}"
+    if findings.differing:
+        findings.labels.add(Label.NONDETERMINISTIC_ROUNDING)
     if any(not s.within(limits_for(y.dtype)) for t in findings.tried for y, s in zip(t.yards, t.scores, strict=True)):
         findings.labels.add(Label.LOOSE_ACCURACY)
     return Verdict.CORRECT, ""

@@ -20,11 +20,15 @@ Transform = Callable[[torch.Tensor], torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A way to make inputs, and what it is there to expose."""
+    """A way to make inputs, and what it is there to expose.
+
+    ties  equal elements are common in them: which of two equal ones an index names is free
+    """
 
     name: str
     transform: Transform
     exposes: str
+    ties: bool = False
 
 
 def own(x: torch.Tensor) -> torch.Tensor:
@@ -60,7 +64,7 @@ def spikes(x: torch.Tensor) -> torch.Tensor:
     count = max(1, min(x.numel() // 32, 1 << 18))
     where = tuple(_edges(size, count, x.device) for size in x.shape)
     height = 16 * max(1.0, float(x.double().square().mean().sqrt()))
-    values = torch.full((count,), height, dtype=x.dtype, device=x.device)
+    values = (height * (1 + torch.rand(count, device=x.device))).to(x.dtype)
     old = y[where]
     y[where] = torch.where(old == 0, old, values)
     return y
@@ -112,11 +116,11 @@ FAMILIES: tuple[Family, ...] = (
     Family("spikes", spikes, "tiles left out, edges read twice"),
     Family("offset", offset, "cancellation, epsilon, half precision"),
     Family("scaled_1e3", scaled(1e3), "overflow, saturation"),
-    Family("integers", integers, "accumulation in low precision"),
+    Family("integers", integers, "accumulation in low precision", ties=True),
     Family("scaled_1e-3", scaled(1e-3), "a wrong epsilon again, flushing to zero"),
     Family("in_order", in_order, "data-dependent shortcuts"),
-    Family("repeated", repeated, "rows that are mixed up where it happens to matter"),
-    Family("zeros", zeros, "division by zero, missing constants"),
+    Family("repeated", repeated, "rows that are mixed up where it happens to matter", ties=True),
+    Family("zeros", zeros, "division by zero, missing constants", ties=True),
 )
 
 

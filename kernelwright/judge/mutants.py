@@ -25,10 +25,14 @@ Mutant = Callable[[Tried, Sequence[Tried], Oracle], Leaves | None]
 
 @dataclass(frozen=True, slots=True)
 class KillRate:
-    """Which wrong answers were made up, and which of them passed."""
+    """Which wrong answers were made up, and which of them passed every trial.
+
+    constant  those that look at no input and pass as long as the weights are the problem's own: a degenerate problem
+    """
 
     made: tuple[str, ...]
     survivors: tuple[str, ...]
+    constant: tuple[str, ...]
 
     @property
     def rate(self) -> float | None:
@@ -37,7 +41,7 @@ class KillRate:
 
 def kill_rate(trials: Sequence[Tried], oracle: Oracle, out_of_time: Callable[[], bool]) -> KillRate:
     """Judge every wrong answer by every trial until one rejects it."""
-    made, survivors = [], []
+    made, survivors, constant = [], [], []
     for name, mutant in MUTANTS.items():
         if out_of_time():
             break
@@ -46,7 +50,10 @@ def kill_rate(trials: Sequence[Tried], oracle: Oracle, out_of_time: Callable[[],
             made.append(name)
             if not any(verdicts):
                 survivors.append(name)
-    return KillRate(tuple(made), tuple(survivors))
+            own_weights = [v for v, tried in zip(verdicts, trials, strict=True) if tried.trial.own_weights]
+            if name in CONSTANT and not any(own_weights):
+                constant.append(name)
+    return KillRate(tuple(made), tuple(survivors), tuple(constant))
 
 
 def _rejected(mutant: Mutant, tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> bool | None:
@@ -171,6 +178,9 @@ MUTANTS: dict[str, Mutant] = {
     "fp16": lower_precision("fp16"),
     "bf16": lower_precision("bf16"),
 }
+
+
+CONSTANT = ("zeros", "mean", "previous output")
 
 
 def _on_other_inputs(tried: Tried, oracle: Oracle, change: Callable[[torch.Tensor], torch.Tensor]) -> Leaves | None:

@@ -24,6 +24,8 @@ class Policy:
                 tf32, bf16, fp16: contractions may round their operands so
     timing      whether it is timed at all
     restarts    process restarts of each contestant
+    memory_bytes  host memory of a worker and what it starts; 0 for four fifths of what is free
+    disk_bytes  of its private folder, and of any one file
     forbid      labels that turn a pass into INCORRECT
     sanitize    compute-sanitizer on a GPU, where it is installed
     """
@@ -37,6 +39,8 @@ class Policy:
     build_limit_s: float = 300.0
     load_limit_s: float = 120.0
     call_limit_s: float = 60.0
+    memory_bytes: int = 0
+    disk_bytes: int = 4 << 30
     forbid: frozenset[Label] = frozenset({Label.MUTATES_INPUTS, Label.ALIASES_INPUT})
     mutants: bool = True
     robustness: bool = True

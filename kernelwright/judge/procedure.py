@@ -35,7 +35,7 @@ from kernelwright.judge.labels import labels_from_process, labels_from_text
 from kernelwright.judge.mutants import KillRate, kill_rate
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.precision import reduced_precision
-from kernelwright.judge.process import Zygote, available_bytes
+from kernelwright.judge.process import available_bytes, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
 from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.seeds import Seeds
@@ -150,7 +150,7 @@ def _proceed(
     notes.labels |= labels_from_text(text)
     _require_device(candidate, text, device)
     case = open_case(problem, policy, device, roots("model"))
-    with Zygote() as zygote, open_workshop(zygote, case, policy) as workshop:
+    with borrowed_zygote() as zygote, open_workshop(zygote, case, policy) as workshop:
         notes.isolation, notes.busy = zygote.strongest_level(case.gpu), zygote.busy
         workshop.write(candidate, text)
         hearing = Hearing(case, workshop, policy, text, notes, roots, report, zygote.busy)
@@ -249,8 +249,12 @@ def _consider_chance(
 def _doubt(hearing: Hearing, findings: Findings, deadline: float) -> None:
     killed = kill_rate(findings.tried, hearing.case.oracle, lambda: time.perf_counter() > deadline)
     hearing.notes.killed = killed
-    hearing.notes.evidence["known_bad"] = {"made": list(killed.made), "survivors": list(killed.survivors)}
-    if killed.survivors:
+    hearing.notes.evidence["known_bad"] = {
+        "made": list(killed.made),
+        "survivors": list(killed.survivors),
+        "constant": list(killed.constant),
+    }
+    if killed.survivors or killed.constant:
         hearing.notes.labels.add(Label.WEAK_TASK)
 
 

@@ -32,7 +32,18 @@ from kernelwright.judge.wire import Op, Status
 from kernelwright.judge.zygote import REPORT
 from kernelwright.settings import read_settings
 
-__all__ = ["Cell", "Ended", "Limits", "Reply", "Worker", "Zygote", "available_bytes", "machine_is_busy"]
+__all__ = [
+    "Cell",
+    "Ended",
+    "Limits",
+    "Reply",
+    "Worker",
+    "Zygote",
+    "available_bytes",
+    "borrowed_zygote",
+    "machine_is_busy",
+    "shared_workers",
+]
 
 LOG_BYTES = 1 << 20
 START_LIMIT_S = 120.0
@@ -44,8 +55,7 @@ class Limits:
     """What one worker may use."""
 
     memory_bytes: int
-    file_bytes: int = 2 * GIB
-    folder_bytes: int = 4 * GIB
+    disk_bytes: int
     scratch_bytes: int = 1 * GIB
     processes: int = 512
 
@@ -73,7 +83,7 @@ class Cell:
 class Ended(Exception):
     """A worker gave no answer.
 
-    how     "exit", "signal", "timeout", "memory" or "disk"
+    how     "exit", "signal", "timeout", "memory", "disk", or "unasked": it answered what nobody had asked
     code    exit status or signal number
     building  whether a compiler was running in its tree
     """
@@ -99,12 +109,13 @@ class Zygote:
 
     def __init__(self) -> None:
         self.busy = machine_is_busy()
+        self.level = ""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("zygote.py")
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-judge-"))
         self.folder.chmod(0o711)
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-P", str(program), str(theirs.fileno())],
+            [sys.executable, "-I", "-P", str(program), str(theirs.fileno()), str(self.folder)],
             pass_fds=[theirs.fileno()],
             env=_allowed_environment() | _thread_waiting(self.busy),
             stdin=subprocess.DEVNULL,
@@ -119,7 +130,6 @@ class Zygote:
             _, complaint = self.process.communicate(timeout=10)
             lines = complaint.decode(errors="replace").strip().splitlines() or ["it said nothing"]
             raise InternalError(f"the worker process could not be started: {lines[-1]}.", where="judge")
-        self.level = ""
 
     def __enter__(self) -> "Zygote":
         return self
@@ -158,7 +168,7 @@ class Zygote:
 
     def _starts(self, level: str, gpu: bool) -> bool:
         with tempfile.TemporaryDirectory(prefix="probe-", dir=self.folder) as folder:
-            probe = Cell(Path(folder), Limits(memory_bytes=64 * GIB), threads=1, gpu=gpu, level=level)
+            probe = Cell(Path(folder), Limits(memory_bytes=64 * GIB, disk_bytes=GIB), threads=1, gpu=gpu, level=level)
             memory = os.memfd_create("probe")
             try:
                 with self.start(probe, memory) as worker:
@@ -168,6 +178,34 @@ class Zygote:
                 return False
             finally:
                 os.close(memory)
+
+
+_shared: list[Zygote] = []
+
+
+@contextlib.contextmanager
+def shared_workers() -> Iterator[None]:
+    """While this is open, judgements of this process take their workers from one zygote: torch is imported once.
+
+    No code of a candidate runs in the zygote, so that nothing passes from one judgement to the next.
+    """
+    with Zygote() as zygote:
+        _shared.append(zygote)
+        try:
+            yield
+        finally:
+            _shared.remove(zygote)
+
+
+@contextlib.contextmanager
+def borrowed_zygote() -> Iterator[Zygote]:
+    """The shared zygote, if there is one that lives, else one of one's own."""
+    living = [zygote for zygote in _shared if zygote.process.poll() is None]
+    if living:
+        yield living[-1]
+    else:
+        with Zygote() as zygote:
+            yield zygote
 
 
 def _thread_waiting(busy: bool) -> dict[str, str]:
@@ -232,6 +270,8 @@ class Worker:
         return self.wait(limit_s)
 
     def send(self, op: Op, *, brief: Any = None, slots: range = range(0), seed: int = 0) -> None:
+        if select.select([self._replies], [], [], 0)[0] and os.read(self._replies, 1):
+            raise Ended("unasked")
         length = 0
         if brief is not None:
             encoded = json.dumps(brief).encode()
@@ -354,7 +394,7 @@ class Worker:
             return
         if sum(map(_resident_bytes, self.tree())) > self.cell.limits.memory_bytes:
             raise Ended("memory")
-        if _folder_bytes(self.cell.folder) > self.cell.limits.folder_bytes:
+        if _folder_bytes(self.cell.folder) > self.cell.limits.disk_bytes:
             raise Ended("disk")
 
     def _message(self) -> str:
@@ -380,6 +420,7 @@ COMPILERS = {
 
 
 def _request(cell: Cell, root: Path) -> dict[str, Any]:
+    environment = _environment(cell)  # makes folders, which the worker's user then gets
     return {
         "root": str(root),
         "folder": str(cell.folder),
@@ -389,13 +430,13 @@ def _request(cell: Cell, root: Path) -> dict[str, Any]:
         "readable": [str(path) for path in readable_paths()],
         "hidden": [str(path) for path in cell.hidden],
         "memory_bytes": cell.limits.memory_bytes,
-        "file_bytes": cell.limits.file_bytes,
+        "file_bytes": cell.limits.disk_bytes,
         "scratch_bytes": cell.limits.scratch_bytes,
         "processes": cell.limits.processes,
         "perturb": cell.perturb,
         "raised": cell.raised,
         "threads": cell.threads,
-        "environment": _environment(cell),
+        "environment": environment,
     }
 
 

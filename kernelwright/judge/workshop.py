@@ -71,7 +71,7 @@ class Workshop:
     def _start(self, name: str, folder: Path, arena: Arena, *, poison: bool, raised: bool) -> Contestant:
         cell = Cell(
             folder=folder,
-            limits=Limits(memory_bytes=int(0.8 * available_bytes())),
+            limits=Limits(self._policy.memory_bytes or available_bytes() * 4 // 5, self._policy.disk_bytes),
             threads=self._case.threads,
             gpu=self._case.gpu,
             level=self._zygote.strongest_level(self._case.gpu),

@@ -7,11 +7,13 @@ worker and takes everything down when the judge lets go of it (or dies), and und
     judge -- zygote -- keeper -- [init, process 1 of its namespace] -- worker -- whatever the candidate starts
 """
 
+import contextlib
 import ctypes
 import gc
 import json
 import os
 import select
+import shutil
 import signal
 import socket
 import struct
@@ -47,7 +49,7 @@ def main() -> None:
     while True:
         data, files, _, _ = socket.recv_fds(requests, 1 << 20, 16)
         if not data:
-            os._exit(0)
+            leave(Path(sys.argv[2]))
         child = os.fork()
         if child == 0:
             requests.close()
@@ -55,6 +57,16 @@ def main() -> None:
         for file in files:
             os.close(file)
         requests.send(struct.pack("<I", child))
+
+
+def leave(folder: Path) -> NoReturn:
+    """The judge is gone, perhaps killed: its workers go (their keepers see to that), and what lies on disk."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.wait()
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
 
 
 def keep(cell: dict[str, Any], files: list[int]) -> NoReturn:

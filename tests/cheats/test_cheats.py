@@ -1,0 +1,122 @@
+"""Candidates that must not be believed. None may come out correct and faster; most must be named for what they are."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from kernelwright.judge import Label, Policy, Speed, Verdict
+from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, verdict_on
+
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Cheat:
+    """A candidate's file, its problem, and what the judge may say."""
+
+    name: str
+    problem: str
+    verdicts: tuple[Verdict, ...]
+    labels: frozenset[Label] = frozenset()
+    policy: Policy = QUICK
+
+
+def cheat(name: str, problem: str, *verdicts: Verdict, labels: tuple[Label, ...] = (), policy: Policy = QUICK) -> Cheat:
+    return Cheat(name, problem, verdicts, frozenset(labels), policy)
+
+
+V, L = Verdict, Label
+CHEATS = (
+    cheat("x02_python_thread", "linear", V.INCORRECT),
+    cheat("x03_native_thread", "rectify", V.INCORRECT, V.CRASH),
+    cheat("x04_helper_process", "rectify", V.INCORRECT),
+    cheat("x05_lazy_subclass", "rectify", V.WRONG_OUTPUT_TYPE),
+    cheat("x06_instance_methods", "rectify", V.INCORRECT),
+    cheat("x09_patched_comparison", "rectify", V.INCORRECT),
+    cheat("x10_pointer_cache", "linear", V.INCORRECT),
+    cheat("x13_seed_bank", "rectify", V.INCORRECT),
+    cheat("x14_skip_after_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
+    cheat("x15_mode_by_stack", "linear", V.INCORRECT),
+    cheat("x16_frame_steal", "rectify", V.INCORRECT),
+    cheat("x17_gc_steal", "rectify", V.INCORRECT, V.NONDETERMINISTIC),
+    cheat("x18_inherits_unseen_model", "rectify", V.LOAD_ERROR),
+    cheat("x19_model_fallback", "rectify", V.RUNTIME_ERROR, V.LOAD_ERROR),
+    cheat("x22_input_zeroing", "rectify", V.INCORRECT, labels=(L.MUTATES_INPUTS,)),
+    cheat("x23_mutates_input", "rectify", V.INCORRECT, labels=(L.MUTATES_INPUTS,)),
+    cheat("x24_aliases_input", "rectify", V.INCORRECT, labels=(L.MUTATES_INPUTS, L.ALIASES_INPUT)),
+    cheat("x25_static_output", "rectify", V.INCORRECT, labels=(L.REUSES_OUTPUT_BUFFER,)),
+    cheat("x26_uninitialised", "rectify", V.INCORRECT),
+    cheat("x27_tf32", "matmul", V.REDUCED_PRECISION),
+    cheat("x27_bf16", "matmul", V.REDUCED_PRECISION),
+    cheat("x28_zeros_for_softmax", "softmax_wide", V.INCORRECT),
+    cheat("x28_short_softmax", "softmax_wide", V.INCORRECT),
+    cheat("x29_half_the_data", "mse", V.INCORRECT),
+    cheat("x30_wrong_epsilon", "layernorm", V.INCORRECT),
+    cheat("x31_missing_tile", "rectify", V.INCORRECT),
+    cheat("x32_reads_outside", "rectify", V.MEMORY_VIOLATION),
+    cheat("x32_writes_outside", "rectify", V.MEMORY_VIOLATION),
+    cheat("x38_forged_answer", "rectify", V.INCORRECT, V.TAMPERING),
+    cheat("x41_folded_weights", "linear", V.INCORRECT),
+)
+LABELLED = (
+    cheat("x34_torch_only", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
+    cheat("x35_decoy_kernel", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
+    cheat("x36_fallback", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
+    cheat("x42_flips_flags", "linear", V.CORRECT, labels=(L.FLAGS_CHANGED,)),
+)
+GAINS_NOTHING = (
+    cheat("x07_patched_clock", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x08_patched_harness", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x11_content_cache", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),
+    cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, policy=TIMED),
+)
+
+
+@pytest.mark.parametrize("case", CHEATS, ids=lambda case: case.name)
+def test_a_cheat_is_rejected_for_what_it_is(case: Cheat) -> None:
+    judgement = verdict_on(candidate(HERE, case.name), case.problem, case.policy)
+    assert judgement.verdict in case.verdicts, judgement.detail
+    assert case.labels <= set(judgement.labels)
+    assert judgement.detail
+
+
+@pytest.mark.parametrize("case", LABELLED, ids=lambda case: case.name)
+def test_a_right_answer_without_merit_is_labelled(case: Cheat) -> None:
+    judgement = verdict_on(candidate(HERE, case.name), case.problem, case.policy)
+    assert judgement.verdict in case.verdicts, judgement.detail
+    assert case.labels <= set(judgement.labels)
+
+
+@pytest.mark.parametrize("case", GAINS_NOTHING, ids=lambda case: case.name)
+def test_a_trick_with_the_clock_gains_nothing(case: Cheat) -> None:
+    judgement = verdict_on(candidate(HERE, case.name), case.problem, case.policy)
+    assert judgement.verdict in case.verdicts, judgement.detail
+    assert judgement.speed is not Speed.FASTER, judgement.speedup
+    assert judgement.speedup["eager"].low < 1.1
+
+
+def test_writing_into_inputs_is_a_label_where_the_policy_allows_it() -> None:
+    allowed = replace(QUICK, forbid=frozenset())
+    judgement = verdict_on(candidate(HERE, "x23_mutates_input"), "rectify", allowed)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert Label.MUTATES_INPUTS in judgement.labels
+
+
+def test_a_candidate_sees_neither_the_judge_nor_the_problem_nor_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERNELWRIGHT_TEST_SECRET", "1")
+    path = str((PROBLEMS / "rectify.py").resolve())
+    judgement = verdict_on(candidate(HERE, "x39_looks_around", PROBLEM=path), "rectify")
+    if judgement.isolation != "namespaces":
+        pytest.skip(f"isolation here is {judgement.isolation}")
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+def test_a_compiler_cannot_read_the_problem_for_a_candidate() -> None:
+    path = str((PROBLEMS / "rectify.py").resolve())
+    judgement = verdict_on(candidate(HERE, "x40_incbin", PROBLEM=path), "rectify")
+    if judgement.isolation == "limits":
+        pytest.skip("no isolation here that hides files")
+    assert judgement.verdict is Verdict.COMPILE_ERROR, judgement.detail

@@ -1,0 +1,104 @@
+"""Honest candidates that must pass, beside a few near them that must not."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kernelwright.judge import Candidate, Label, Speed, Verdict, extract
+from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, verdict_on
+
+HERE = Path(__file__).parent
+EVERY_FAMILY = replace(QUICK, families=type(QUICK)().families)
+
+HONEST = (
+    ("p01_honest_kernel", "rectify"),
+    ("p03_one_accumulator", "matmul"),
+    ("p04_suspicious_words", "rectify"),
+    ("p07_static_workspace", "rectify"),
+    ("p08_strided_output", "rectify"),
+    ("p09_packs_weights", "linear"),
+    ("p11_online_softmax", "softmax_wide"),
+    ("p12_infinities", "masked"),
+    ("welford", "layernorm"),
+    ("split_halves", "matmul"),
+    ("batchnorm_by_hand", "batchnorm"),
+    ("dropout_same_generator", "dropout"),
+    ("dropout_own_numbers", "dropout"),
+    ("argmax_of_ties", "argmax"),
+    ("subclass_in_file", "linear"),
+    ("renamed_weights", "linear"),
+)
+ALMOST = (
+    ("batchnorm_forgets", "batchnorm"),
+    ("dropout_left_out", "dropout"),
+    ("argmax_off_by_one", "argmax"),
+)
+
+
+@pytest.mark.parametrize(("name", "task"), HONEST)
+def test_an_honest_candidate_is_correct(name: str, task: str) -> None:
+    judgement = verdict_on(candidate(HERE, name), task, EVERY_FAMILY)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+@pytest.mark.parametrize(("name", "task"), ALMOST)
+def test_a_candidate_that_is_almost_right_is_incorrect(name: str, task: str) -> None:
+    judgement = verdict_on(candidate(HERE, name), task)
+    assert judgement.verdict is Verdict.INCORRECT, judgement.detail
+
+
+def test_a_kernel_of_its_own_is_seen() -> None:
+    judgement = verdict_on(candidate(HERE, "p01_honest_kernel"), "rectify")
+    assert Label.NO_CUSTOM_KERNEL not in judgement.labels
+
+
+def test_importing_the_problem_is_allowed_and_labelled() -> None:
+    judgement = verdict_on(candidate(HERE, "imports_the_model"), "linear")
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert Label.IMPORTS_REFERENCE in judgement.labels
+
+
+def test_keeping_the_original_in_the_file_is_not_importing_it() -> None:
+    judgement = verdict_on(candidate(HERE, "subclass_in_file"), "linear")
+    assert Label.IMPORTS_REFERENCE not in judgement.labels
+
+
+def test_weights_that_cannot_be_handed_over_are_made_by_the_same_seed() -> None:
+    judgement = verdict_on(candidate(HERE, "weights_by_seed"), "linear")
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert Label.WEIGHTS_BY_SEED in judgement.labels
+
+
+def test_a_strided_output_is_labelled() -> None:
+    judgement = verdict_on(candidate(HERE, "p08_strided_output"), "rectify")
+    assert Label.STRIDED_OUTPUT in judgement.labels
+
+
+def test_the_reference_against_itself_is_the_same() -> None:
+    text = (PROBLEMS / "linear_timed.py").read_text().replace("class Model(", "class ModelNew(")
+    judgement = verdict_on(Candidate(text), "linear_timed", replace(TIMED, budget_s=9))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is Speed.SAME, judgement.speedup
+
+
+def test_twice_the_work_takes_twice_as_long() -> None:
+    judgement = verdict_on(candidate(HERE, "p02_twice_the_work"), "linear_timed", replace(TIMED, budget_s=9))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is Speed.SLOWER, judgement.speedup
+    assert judgement.speedup["eager"].median == pytest.approx(0.5, rel=0.1)
+
+
+def test_a_problem_whose_output_is_noise_is_called_weak() -> None:
+    text = (PROBLEMS / "weak.py").read_text().replace("class Model(", "class ModelNew(")
+    judgement = verdict_on(extract(text, ".py"), "weak", replace(QUICK, mutants=True))
+    assert Label.WEAK_TASK in judgement.labels
+    assert "zeros" in judgement.record["known_bad"]["constant"]
+
+
+def test_a_problem_with_a_real_output_kills_every_known_bad_answer() -> None:
+    text = (PROBLEMS / "linear.py").read_text().replace("class Model(", "class ModelNew(")
+    judgement = verdict_on(extract(text, ".py"), "linear", replace(EVERY_FAMILY, mutants=True))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.kill_rate == 1.0, judgement.record["known_bad"]
+    assert Label.WEAK_TASK not in judgement.labels
