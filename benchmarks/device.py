@@ -35,7 +35,7 @@ from kernelwright.plan import plan
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
 from kernelwright.tune import tune
-from kernelwright.tune.layouts import faster_in_channels_last
+from kernelwright.tune.routes import choose_routes, without_losers
 
 FLUSH_BYTES = 256 << 20
 
@@ -70,8 +70,13 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     problem = load(path)
     begin = time.perf_counter()
     graph = simplify(capture(problem))
-    planned = plan(graph, faster_in_channels_last(graph, device, 20.0, read_settings()))
-    choices, tuned = tune(planned, device, 20.0, read_settings())
+    settings = read_settings()
+    routes = choose_routes(graph, device, 20.0, settings)
+    planned = plan(graph, routes)
+    choices, tuned = tune(planned, device, 30.0, settings)
+    if (better := without_losers(routes, planned, tuned)) != routes:
+        planned = plan(graph, better)
+        choices, tuned = tune(planned, device, 30.0, settings)
     program = generate(planned, choices, device)
     source = emit(program, problem)
     optimize_s = time.perf_counter() - begin
@@ -91,7 +96,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
         if not options.no_compile:
             contestants["compile"] = torch.compile(instance.model)
         times = timed(contestants, instance.inputs, options.rounds)
-    moved = sum(kernel.region.bytes_moved for kernel in planned.kernels)
+    moved = sum(kernel.bytes_moved for kernel in planned.kernels)
     median = {name: statistics.median(samples) for name, samples in times.items()}
     return {
         "problem": problem.name,
@@ -103,8 +108,10 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
         "kernel_bytes": moved,
         "kernel_us": [round(t.median_us, 2) if t.median_us else None for t in tuned],
         "configs": [str(t.choice) for t in tuned],
-        "copy_share": [round(s.work.bytes_moved / copy / 1e3 / t.median_us, 4) if t.median_us else None
-                       for s, t in zip(program.sources, tuned, strict=True)],
+        "copy_share": [round(k.bytes_moved / copy / 1e3 / t.median_us, 4) if t.median_us else None
+                       for k, t in zip(planned.kernels, tuned, strict=True)],
+        "floor_share": [round(t.floor_us / t.median_us, 4) if t.median_us else None for t in tuned],
+        "library_us": [t.library_us and round(t.library_us, 2) for t in tuned],
         "call_copy_share": round(moved / copy / 1e3 / median["ours"], 4),
         "error": error,
         "graph_equal": graphed,

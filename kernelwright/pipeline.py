@@ -23,7 +23,7 @@ from kernelwright.plan.text import plan_text
 from kernelwright.settings import Settings, read_settings
 from kernelwright.simplify import simplify
 from kernelwright.tune import Tuned, tune
-from kernelwright.tune.layouts import faster_in_channels_last
+from kernelwright.tune.routes import choose_routes, without_losers
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -89,10 +89,15 @@ def optimize(
     stages = Stages(progress)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
-    turned = faster_in_channels_last(graph, target, budget_s * TUNING_SHARE, settings)
-    planned = stages.run("plan", lambda: plan(graph, turned), lambda made: plan_text(made, target))
+    tuning_s = budget_s * TUNING_SHARE
+    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings))
+    planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
-    choices, tuned = stages.run("tune", lambda: tune(planned, target, budget_s * TUNING_SHARE, settings, progress))
+    choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
+    if (better := without_losers(routes, planned, tuned)) != routes:
+        planned = stages.run("plan", lambda: plan(graph, better), lambda made: plan_text(made, target))
+        refuse_if_nothing_to_do(problem, planned.kernels)
+        choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
     source = stages.run("emit", lambda: emit(program, problem), str)
     result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
@@ -127,7 +132,8 @@ def explained(path: str | Path, device: str, after: str) -> dict[str, str]:
     stages = Stages(None)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
-    planned = stages.run("plan", lambda: plan(graph), lambda made: plan_text(made, target))
+    routes = choose_routes(graph, replace(target, present=False), 0.0, read_settings())
+    planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     if after in ("generate", "emit"):
         choices = default_choices(planned, target)
         program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)

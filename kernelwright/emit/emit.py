@@ -20,7 +20,7 @@ from kernelwright.plan.steps import contiguous
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
 OURS = (
     *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "WATCHED"),
-    *("build", "launch", "home", "watched", "why_not"),
+    *("PACKED", "build", "launch", "packed", "home", "watched", "why_not"),
 )
 
 IMPORTS = """\
@@ -81,6 +81,7 @@ def kernels_sections(program: Program, problem: Problem) -> list[str]:
         f"# The kernels behind each entry of the library, in the order it runs them.\nENTRIES = {entries_text(entries)}",
         LOAD[program.target].format(name=name),
         LAUNCH[program.target],
+        *([PACK] if any(b.packed_from is not None for launch in program.launches for b in launch.pointers) else []),
     ]
 
 
@@ -137,6 +138,29 @@ def launch(entry, *tensors):
     """Run the kernels of one entry."""
     getattr(LIBRARY, entry)(*[ctypes.c_void_p(t.data_ptr()) for t in tensors])''',
 }
+
+PACK = '''\
+PACKED = weakref.WeakKeyDictionary()
+
+
+def packed(model, entry, weight, size):
+    """The weight in the order a kernel reads it: made once, and again when the weight has changed."""
+    kept = PACKED.setdefault(model, {})
+    old, version, buffer = kept.get(entry, (None, None, None))
+    capturing = torch.cuda.is_current_stream_capturing()  # a replay must see the weight as it is then
+    if capturing or old is None or old.data_ptr() != weight.data_ptr() or version != weight._version:
+        buffer = torch.empty(size, dtype=torch.uint8, device=weight.device)
+        stream = torch.cuda.current_stream(weight.device)
+        pointers = ctypes.c_void_p(weight.data_ptr()), ctypes.c_void_p(buffer.data_ptr())
+        with torch.cuda.device(weight.device):
+            code = getattr(LIBRARY, entry)(*pointers, ctypes.c_void_p(stream.cuda_stream))
+        if code:
+            raise RuntimeError(f"{entry} failed to launch: CUDA error {code}")
+        if not capturing:
+            stream.synchronize()  # other streams may use it next
+            # The old weight is kept alive, so that no new one can take its address unnoticed.
+            kept[entry] = (weight.detach(), weight._version, buffer)
+    return buffer'''
 
 # PyTorch 2.4 gave is_autocast_enabled an argument and deprecated the function for the CPU.
 AUTOCAST = {

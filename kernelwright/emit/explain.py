@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kernelwright.generate import Program, Source
 from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque
 from kernelwright.load import Problem
-from kernelwright.plan import Library
+from kernelwright.plan import Library, Product
 from kernelwright.plan.layouts import base_of
 
 NEEDS = {"cuda": "nvcc", "cpu": "a C++ compiler"}
@@ -29,12 +29,26 @@ def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> st
 
 def kernel_lines(number: int, source: Source) -> list[str]:
     region = source.kernel.region
+    if source.kernel.core is not None:
+        return product_lines(number, source, source.kernel.core)
     operators = len([node for node in region.body if node.fn not in ("cast", "identity")]) or len(region.body)
     before = sum(eager_bytes(node) for node in region.body)
     instead = f"one kernel instead of {operators}" if operators > 1 else "one kernel"
     return [
         f"kernel {number}  {source.formula}",
         f"          {instead}: {size_text(before)} of memory traffic -> {size_text(region.bytes_moved)}",
+    ]
+
+
+def product_lines(number: int, source: Source, core: Product) -> list[str]:
+    sizes = f"{f'{core.batches} x ' if core.batches > 1 else ''}{core.m} x {core.n} x {core.k}"
+    functions = len(source.kernel.region.body)
+    after = f", with the {functions} functions after it" if functions else ""
+    packed = "the weight is packed once and again when it changes" if core.constant else "operands are packed each call"
+    return [
+        f"kernel {number}  {source.formula}",
+        f"          product of {sizes}{after}; float32 as pairs of float16, three tensor-core products, summed in",
+        f"          float32 every {getattr(source.choice, 'promote', 64)} of k; {packed}",
     ]
 
 

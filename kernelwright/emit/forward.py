@@ -48,10 +48,16 @@ class ForwardWriter:
 
     def launch_lines(self, launch: Launch) -> list[str]:
         """Results are allocated, or take the memory of an operand that nothing needs any more; then one call."""
-        lines = [f"{buffer.name} = {self.allocation(buffer)}" for buffer in launch.allocations]
+        lines = [self.packing(buffer) for buffer in launch.pointers if buffer.packed_from is not None]
+        lines += [f"{buffer.name} = {self.allocation(buffer)}" for buffer in launch.allocations]
         lines += [f"{buffer.name} = {over}  # in place: {over} is not needed again" for buffer, over in launch.aliases]
         arguments = ", ".join(variable(buffer) for buffer in launch.pointers)
         return [*lines, f'launch("{launch.entry}", {arguments})']
+
+    def packing(self, buffer: Buffer) -> str:
+        assert buffer.packed_from is not None
+        weight = variable(buffer.packed_from)
+        return f'{buffer.name} = packed(self, "{buffer.packed_by}", {weight}, {buffer.nbytes})'
 
     def allocation(self, buffer: Buffer) -> str:
         kind = f"dtype=torch.{buffer.dtype.name}, device={self.device}"
@@ -108,7 +114,7 @@ def last_uses(program: Program) -> dict[str, int]:
     last: dict[str, int] = {}
     for number, step in enumerate(program.steps):
         for buffer in read_in(step, known):
-            if buffer.source is None:
+            if buffer.source is None and buffer.packed_from is None:
                 last[buffer.name] = number
         for buffer in made_in(step):
             last[buffer.name] = number

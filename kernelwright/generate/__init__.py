@@ -2,6 +2,6 @@
 
 from kernelwright.generate.generate import default_choices, generate
 from kernelwright.generate.program import Launch, Program, Source
-from kernelwright.kernels.pointwise import Choice
+from kernelwright.kernels.choices import Choice
 
 __all__ = ["Choice", "Launch", "Program", "Source", "default_choices", "generate"]

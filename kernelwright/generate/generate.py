@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernelwright.device import Device
+from kernelwright.generate.gemm import gemm_of, gemm_source, packed_buffer, workspace_buffer
 from kernelwright.generate.grid import grid_of, work_of
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.pointwise import pointwise_source
-from kernelwright.generate.program import Launch, Program, ProgramStep
-from kernelwright.kernels.pointwise import Choice, best_config
+from kernelwright.generate.program import Launch, Program, ProgramStep, Source
+from kernelwright.kernels import gemm_sm90, pointwise
+from kernelwright.kernels.choices import Choice, GemmConfig
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel, Plan
 
 Choices = Mapping[str, Choice]
 
 # The files that templates are in; only the parts that a program uses are in its text.
-TEMPLATES = {"cuda": ("launch", "pointwise", "pointwise_tiles"), "cpu": ("pointwise",)}
+TEMPLATES = {
+    "cuda": ("launch", "pointwise", "pointwise_tiles", "ptx90", "split", "gemm_epilogue", "gemm_sm90"),
+    "cpu": ("pointwise",),
+}
 
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 
@@ -25,9 +30,21 @@ def default_choices(plan: Plan, device: Device) -> dict[str, Choice]:
     """For each kernel, by its name, the config that the cost model prefers."""
     choices: dict[str, Choice] = {}
     for kernel in plan.kernels:
-        work = work_of(kernel.region, grid_of(kernel.region, device.kind))
-        choices[kernel.name] = best_config(work, device)
+        choices[kernel.name] = ranked_choices(kernel, device)[0]
     return choices
+
+
+def ranked_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
+    """Every config of the kernel's template that fits, the most promising first."""
+    if kernel.core is not None:
+        return gemm_sm90.configs(gemm_of(kernel), device)
+    return pointwise.configs(work_of(kernel.region, grid_of(kernel.region, device.kind)), device)
+
+
+def source_of(kernel: Kernel, choice: Choice) -> Source:
+    if isinstance(choice, GemmConfig):
+        return gemm_source(kernel, choice)
+    return pointwise_source(kernel, choice)
 
 
 def generate(plan: Plan, choices: Choices, device: Device) -> Program:
@@ -58,11 +75,15 @@ def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
 
 
 def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
-    sources = tuple(pointwise_source(kernel, choices[kernel.name]) for kernel in run)
+    sources = tuple(source_of(kernel, choices[kernel.name]) for kernel in run)
     pointers: dict[str, Buffer] = {}
     allocations: dict[str, Buffer] = {}
     aliases: dict[str, tuple[Buffer, str]] = {}
     for kernel in run:
+        for buffer in core_buffers(kernel, choices[kernel.name]):
+            pointers.setdefault(buffer.name, buffer)
+            if buffer.source is None and buffer.name.startswith("workspace"):
+                allocations.setdefault(buffer.name, buffer)
         for _, layout in kernel.region.loads:
             pointers.setdefault(layout.buffer.name, layout.buffer)
         for _, layout in kernel.region.stores:
@@ -73,6 +94,14 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
                 allocations.setdefault(buffer.name, buffer)
             pointers.setdefault(buffer.name, buffer)
     return Launch(entry, sources, tuple(pointers.values()), tuple(allocations.values()), tuple(aliases.values()))
+
+
+def core_buffers(kernel: Kernel, choice: Choice) -> list[Buffer]:
+    """What the product itself reads, and the scratch memory it writes."""
+    if kernel.core is None or not isinstance(choice, GemmConfig):
+        return []
+    w = packed_buffer(kernel) if kernel.core.constant else kernel.core.w.layout.buffer
+    return [kernel.core.a.layout.buffer, w, *workspace_buffer(kernel, choice)]
 
 
 def program_text(launches: Sequence[Launch], kind: str) -> str:
@@ -92,6 +121,7 @@ def program_text(launches: Sequence[Launch], kind: str) -> str:
 
 def entry_text(launch: Launch, kind: str) -> str:
     written = {layout.buffer.name for s in launch.sources for _, layout in s.kernel.region.stores}
+    written |= {buffer.name for buffer in launch.allocations}
     parameters = [parameter(buffer, buffer.name in written) for buffer in launch.pointers]
     if kind == "cuda":
         return cuda_entry(launch, parameters)

@@ -10,7 +10,7 @@ from kernelwright.generate.literals import camel, identifier, literal
 from kernelwright.generate.program import Source
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import SCALARS, spell_cast
-from kernelwright.kernels.pointwise import Choice, Config, CpuConfig, TileConfig
+from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig
 from kernelwright.plan import Kernel, Layout, Region
 from kernelwright.plan.layouts import base_of
 
@@ -23,7 +23,7 @@ INFIX: Mapping[str, str] = {
 LONGEST_FORMULA = 100
 
 
-def pointwise_source(kernel: Kernel, choice: Choice) -> Source:
+def pointwise_source(kernel: Kernel, choice: PointwiseConfig) -> Source:
     region = kernel.region
     grid = grid_of(region, "cpu" if isinstance(choice, CpuConfig) else "cuda")
     writer = WRITERS[grid.walk](region, grid)
@@ -37,7 +37,7 @@ def pointwise_source(kernel: Kernel, choice: Choice) -> Source:
     return Source(kernel, work_of(region, grid), choice, formula, struct, template, call, tuple(sorted(needs)))
 
 
-def template_of(choice: Choice) -> tuple[str, str]:
+def template_of(choice: PointwiseConfig) -> tuple[str, str]:
     """The template that a config belongs to, and its parameters after the struct."""
     match choice:
         case Config(threads, lanes, vectors):
@@ -158,7 +158,7 @@ class Writer:
 
         `texts` spells each operand; `uniform_loads` are those that are the same for all lanes.
         """
-        names: dict[Node, str] = {}
+        names: dict[Node, str] = {} if self.region.given is None else {self.region.given: texts["given"]}
         lines: dict[bool, list[str]] = {True: [], False: []}
         uniform: set[Node] = set()
         widened: set[str] = set()
@@ -373,7 +373,7 @@ def spelled(node: Map, operands: Sequence[str]) -> str:
 def formula_of(region: Region) -> str:
     """What the kernel computes, as one would say it; for long chains, how many functions it fuses."""
     names = {node: layout.buffer.name for node, layout in region.loads}
-    texts: dict[Node, str] = {}
+    texts: dict[Node, str] = {} if region.given is None else {region.given: "product"}
     for node in region.body:
         args = [operand_formula(x, names, texts) for x in node.args]
         texts[node] = map_formula(node, args)

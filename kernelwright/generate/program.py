@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kernelwright.kernels.pointwise import Choice, Work
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.gemm_shape import Gemm
+from kernelwright.kernels.pointwise import Work
 from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
 
 
@@ -14,7 +16,7 @@ class Source:
     """One kernel as text: the struct, the template that runs it, the launching expression, the functions they need."""
 
     kernel: Kernel
-    work: Work
+    work: Work | Gemm
     choice: Choice
     formula: str
     struct: str

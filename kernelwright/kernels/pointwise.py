@@ -48,7 +48,7 @@ class CpuConfig:
     grain: int
 
 
-Choice: TypeAlias = Config | TileConfig | CpuConfig
+PointwiseConfig: TypeAlias = Config | TileConfig | CpuConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Work:
         return self.rows * self.depth * self.columns
 
 
-def why_not(config: Choice, work: Work, device: Device) -> str | None:
+def why_not(config: PointwiseConfig, work: Work, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
     if isinstance(config, CpuConfig):
         return None if device.kind == "cpu" else "a config for a CPU."
@@ -109,18 +109,19 @@ def why_no_vectors(config: Config, work: Work, device: Device) -> str | None:
     return None
 
 
-def configs(work: Work, device: Device) -> tuple[Choice, ...]:
+def configs(work: Work, device: Device) -> tuple[PointwiseConfig, ...]:
     """Every config that fits, the most promising first."""
     if device.kind == "cpu":
         return tuple(CpuConfig(lanes, grain) for lanes in (64, 32, 16) for grain in (16384, 65536))
     vectors = [Config(t, lanes, v) for lanes in (16, 8, 4, 2, 1) for v in (8, 4, 2, 1) for t in (256, 512, 128)]
     shapes = ((32, 128), (64, 64), (32, 64), (64, 128), (32, 32))
     tiles = [TileConfig(t, lanes, *shape) for lanes in (4, 2, 1) for shape in shapes for t in (256, 512)]
-    fitting = [c for c in (*vectors, *tiles) if why_not(c, work, device) is None]
+    everything: list[PointwiseConfig] = [*vectors, *tiles]
+    fitting = [c for c in everything if why_not(c, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
 
-def best_config(work: Work, device: Device) -> Choice:
+def best_config(work: Work, device: Device) -> PointwiseConfig:
     """The config the cost model prefers."""
     return configs(work, device)[0]
 
@@ -130,7 +131,7 @@ def floor_us(work: Work, device: Device) -> float:
     return work.bytes_moved / device.copy_gbps / 1e3
 
 
-def cost_us(config: Choice, work: Work, device: Device) -> float:
+def cost_us(config: PointwiseConfig, work: Work, device: Device) -> float:
     """Bytes over bandwidth, if enough of them are in flight; what is left over in the last wave is idle."""
     if isinstance(config, CpuConfig):
         return floor_us(work, device)

@@ -146,7 +146,7 @@ def spread_cheap_values(graph: Graph) -> Graph:
     """
     while True:
         users, ends = users_of(graph), ends_of(graph)
-        spared = {
+        spared: set[Node] = {
             n
             for n in graph.nodes()
             if isinstance(n, Map)

@@ -39,8 +39,8 @@ def seen_through(view: View, x: Layout) -> Layout | None:
             strides = tuple(s * k for s, k in zip(x.strides, step, strict=True))
             return Layout(x.buffer, shape, strides, offset)
         case Reshape(_, shape):
-            strides = reshape_strides(x.shape, x.strides, shape)
-            return None if strides is None else Layout(x.buffer, shape, strides, x.offset)
+            regrouped = reshape_strides(x.shape, x.strides, shape)
+            return None if regrouped is None else Layout(x.buffer, shape, regrouped, x.offset)
     raise AssertionError(f"no view: {view}")
 
 

@@ -64,16 +64,20 @@ class Namer:
                 return self.unique(SPOKEN.get(operator, operator))
         raise AssertionError(f"not a library call: {node}")
 
-    def kernel_result(self, node: Map) -> str:
+    def kernel_result(self, node: Node) -> str:
         """The result of the model is `y`; anything else is named after the last function."""
         if len(self.outputs) == 1 and base_of(self.outputs[0]) is node:
             return self.unique("y")
+        if not isinstance(node, Map):
+            return self.unique("product")
         return self.unique(node.fn if node.fn != "identity" else "copy")
 
     def view(self, node: Node) -> str:
         return self.unique("dense" if isinstance(node, View) else "table")
 
-    def kernel(self, maps: Sequence[Map]) -> str:
-        """At most the last three functions, in order: add_mul_relu."""
+    def kernel(self, maps: Sequence[Map], core: Node | None) -> str:
+        """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu."""
+        if core is not None:
+            return self.unique("_".join(["gemm", *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
         spoken = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
         return self.unique("_".join(dict.fromkeys(spoken[-3:])) + "_kernel")

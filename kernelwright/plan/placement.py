@@ -11,7 +11,6 @@ from kernelwright.ir.nodes import (
     Graph,
     Input,
     Item,
-    Map,
     Node,
     Opaque,
     Param,
@@ -22,6 +21,7 @@ from kernelwright.ir.nodes import (
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.layouts import base_of, layout_of
 from kernelwright.plan.names import Namer
+from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
 from kernelwright.plan.steps import (
     Buffer,
     CopyBack,
@@ -155,22 +155,51 @@ class Placement:
         return True
 
     def add_kernel(self, number: int, unit: Unit) -> None:
-        shape = unit.maps[-1].shape
-        inside = set(unit.maps)
+        last = unit.maps[-1] if unit.maps else unit.core
+        assert last is not None
+        shape = last.shape
+        core = None if unit.core is None else self.product(unit.core)
+        inside = {*unit.maps, unit.core}
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
             for x in node.args:
                 if x not in inside and x not in loads and not isinstance(base_of(x), Const):
                     loads[x] = self.load(x, shape)
-        stored = [n for n in unit.maps if self.is_stored(n, unit)]
+        stored = [n for n in unit.nodes if self.is_stored(n, unit, shape)]
         writes_over: dict[str, str] = {}
         stores: list[tuple[Node, Layout]] = []
-        for node in stored:
-            buffer = self.store_buffer(number, unit, node, loads, writes_over)
-            self.places[node] = buffer
-            stores.append((node, Layout(buffer, shape, buffer.strides, 0)))
-        region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores))
-        self.steps.append(Kernel(self.namer.kernel(unit.maps), region, writes_over))
+        for result in stored:
+            buffer = self.store_buffer(number, unit, result, loads, writes_over)
+            self.places[result] = buffer
+            stores.append((result, Layout(buffer, shape, buffer.strides, 0)))
+        region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core)
+        self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
+
+    def product(self, node: Contract) -> Product:
+        """The product with its operands where they lie; one that strides cannot describe is copied first."""
+        form = form_of(node)
+        assert form is not None, "routes name only products that have a form"
+        a = self.matrix(form.a, form.a_labels, form.batch, form.rows, form.summed)
+        w = self.matrix(form.w, form.w_labels, form.batch, form.columns, form.summed)
+        return Product(
+            node,
+            batches=extent_of(node, form.batch),
+            m=extent_of(node, form.rows),
+            n=extent_of(node, form.columns),
+            k=extent_of(node, form.summed),
+            a=a,
+            w=w,
+            constant=isinstance(base_of(form.w), Param),
+        )
+
+    def matrix(self, x: Node, labels: str, batch: str, rows: str, summed: str) -> Matrix:
+        layout = layout_of(x, self.places)
+        matrix = None if layout is None else matrix_of(layout, labels, batch, rows, summed)
+        if matrix is None:
+            self.materialise(x)
+            matrix = matrix_of(self.load(x, x.shape), labels, batch, rows, summed)
+        assert matrix is not None, "a contiguous operand always is a matrix"
+        return matrix
 
     def load(self, x: Node, shape: tuple[int, ...]) -> Layout:
         layout = layout_of(x, self.places)
@@ -182,14 +211,14 @@ class Placement:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout
 
-    def is_stored(self, node: Map, unit: Unit) -> bool:
-        if node.shape != unit.maps[-1].shape:
+    def is_stored(self, node: Node, unit: Unit, shape: Shape) -> bool:
+        if node.shape != shape:
             return False
-        inside = set(unit.maps)
+        inside = set(unit.nodes)
         return node in ends_of(self.graph) or any(u not in inside for u in self.users[node])
 
     def store_buffer(
-        self, number: int, unit: Unit, node: Map, loads: Mapping[Node, Layout], writes_over: dict[str, str]
+        self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
     ) -> Buffer:
         """State in its own place, else the memory of an operand that dies here, else new memory."""
         for update in self.graph.updates:
@@ -198,20 +227,20 @@ class Placement:
                 return self.places[update.target]
         name = self.namer.kernel_result(node)
         buffer = Buffer(name, node.shape, node.dtype, self.result_strides(node, loads))
-        over = self.dying(number, buffer, loads, set(writes_over.values()))
+        over = None if unit.core is not None else self.dying(number, buffer, loads, set(writes_over.values()))
         if over is not None:
             writes_over[buffer.name] = over
         self.fresh.add(buffer.name)
         return buffer
 
-    def result_strides(self, node: Map, loads: Mapping[Node, Layout]) -> Shape:
+    def result_strides(self, node: Node, loads: Mapping[Node, Layout]) -> Shape:
         """The order of the operands, if they agree on one; what is returned is contiguous, as PyTorch would have it."""
         whole = [layout.strides for layout in loads.values() if self.is_whole(layout) and layout.shape == node.shape]
         returned = any(base_of(end) is node for end in ends_of(self.graph))
         agree = len(set(whole)) == 1 and whole[0] == channels_last(node.shape)
         return whole[0] if agree and not returned else contiguous(node.shape)
 
-    def may_write_state(self, number: int, node: Map, update: Update, loads: Mapping[Node, Layout]) -> bool:
+    def may_write_state(self, number: int, node: Node, update: Update, loads: Mapping[Node, Layout]) -> bool:
         """Nothing reads the old state later, this kernel reads it element by element, and the value is not returned."""
         target = self.places[update.target]
         only_use = self.users[node] == [] and node not in self.graph.outputs

@@ -18,22 +18,26 @@ from kernelwright.ir.nodes import (
     Opaque,
     Reshape,
     Update,
+    walk,
 )
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.placement import Placement
+from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
 from kernelwright.plan.units import Unit, made_by
 
 
-def plan(graph: Graph, in_channels_last: frozenset[Node] = frozenset()) -> Plan:
-    """What is fused, in which order it runs, and where every value lies.
+def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
+    """What is fused, in which order it runs, and where every value lies."""
+    graph = prepared(graph)
+    units = ordered(graph, units_of(graph, routes.own))
+    return Placement(graph, units, routes.in_channels_last).placed()
 
-    `in_channels_last` are the convolutions that PyTorch is to run in that order of memory.
-    """
-    graph = spread_cheap_values(with_stable_updates(graph))
-    units = ordered(graph, units_of(graph))
-    return Placement(graph, units, in_channels_last).placed()
+
+def prepared(graph: Graph) -> Graph:
+    """The graph as it is planned: routes name nodes of this one."""
+    return spread_cheap_values(with_stable_updates(graph))
 
 
 def with_stable_updates(graph: Graph) -> Graph:
@@ -45,20 +49,43 @@ def with_stable_updates(graph: Graph) -> Graph:
     return replace(graph, updates=updates)
 
 
-def units_of(graph: Graph) -> list[Unit]:
+def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
     position = {node: i for i, node in enumerate(graph.nodes())}
     units: list[Unit] = []
     taken: set[Node] = set()
     for group in fuse(graph):
-        biased = library_bias(group, graph)
-        if biased is None:
+        core = core_of(group, graph, own - taken)
+        biased = library_bias(group, graph) if core is None else None
+        if core is not None:
+            taken.add(core)
+            units.append(Unit(max(position[n] for n in group), maps=group, core=core))
+        elif biased is None:
             units.append(Unit(max(position[n] for n in group), maps=group))
         else:
-            core, bias = biased
-            taken.add(core)
-            units.append(Unit(position[group[-1]], library=core, bias=bias, biased=group[-1]))
+            call, bias = biased
+            taken.add(call)
+            units.append(Unit(position[group[-1]], library=call, bias=bias, biased=group[-1]))
     alone = [n for n in graph.nodes() if isinstance(n, (Contract, Conv, Opaque)) and n not in taken]
-    return units + [Unit(position[node], library=node) for node in alone]
+    for node in alone:
+        if isinstance(node, Contract) and node in own:
+            units.append(Unit(position[node], core=node))
+        else:
+            units.append(Unit(position[node], library=node))
+    return units
+
+
+def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contract | None:
+    """The product whose epilogue the group can be: it has the group's shape, and nothing else that the group needs
+    depends on it."""
+    shape = group[-1].shape
+    inside = set(group)
+    operands = [x for node in group for x in node.args if x not in inside]
+    for x in operands:
+        if isinstance(x, Contract) and x in own and x.shape == shape:
+            others = tuple(y for y in operands if y is not x)
+            if x not in set(walk(others)):
+                return x
+    return None
 
 
 def library_bias(group: Sequence[Map], graph: Graph) -> tuple[Node, Node] | None:

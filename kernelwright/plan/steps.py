@@ -5,21 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
 from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Shape
 
+if TYPE_CHECKING:
+    from kernelwright.plan.products import Product
+
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor of the running program. `source` is the leaf it is, or None for what a step makes."""
+    """A tensor of the running program. `source` is the leaf it is, or None for what a step makes.
+
+    `packed_from` and `packed_by` are set for a weight in the order a kernel reads it: made from that buffer by that
+    entry of the library, and kept until the weight changes.
+    """
 
     name: str
     shape: Shape
     dtype: DType
     strides: Shape
     source: Input | Param | None = None
+    packed_from: Buffer | None = None
+    packed_by: str = ""
 
     @property
     def nbytes(self) -> int:
@@ -44,12 +53,13 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A pointwise computation over one shape: load, compute in SSA order, store."""
+    """A pointwise computation over one shape: load, compute in SSA order, store. A core gives it the value `given`."""
 
     shape: Shape
     loads: tuple[tuple[Node, Layout], ...]
     body: tuple[Map, ...]
     stores: tuple[tuple[Node, Layout], ...]
+    given: Node | None = None
 
     @property
     def bytes_moved(self) -> int:
@@ -60,11 +70,19 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch of a kernel of ours. `writes_over` names the dead buffers whose memory its results take."""
+    """One launch of a kernel of ours: a pointwise region, by itself or as the epilogue of a product.
+
+    `writes_over` names the dead buffers whose memory its results take.
+    """
 
     name: str
     region: Region
     writes_over: Mapping[str, str]
+    core: Product | None = None
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.region.bytes_moved + (0 if self.core is None else self.core.bytes_read)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Item, Map, Node
+from kernelwright.ir.nodes import Contract, Item, Map, Node
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """What runs at once: a group of Maps, or one node that PyTorch computes, with the bias it adds."""
+    """A group of Maps, by itself or after a product of ours, or one node that PyTorch computes, maybe with a bias."""
 
     position: int
     maps: tuple[Map, ...] = ()
+    core: Contract | None = None
     library: Node | None = None
     bias: Node | None = None
     biased: Map | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        own = (*self.maps, self.library, self.biased)
+        own = (*self.maps, self.core, self.library, self.biased)
         return tuple(n for n in own if n is not None)
 
     @property

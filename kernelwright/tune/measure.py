@@ -10,15 +10,23 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from kernelwright.build import build_all, build_cpu_library, compile_cubin, load_cpu_library
+from kernelwright.build import (
+    build_all,
+    build_cpu_library,
+    build_cuda_library,
+    compile_cubin,
+    library_resources,
+    load_cpu_library,
+)
 from kernelwright.build.cubin import Cubin
 from kernelwright.device import Device
 from kernelwright.errors import BuildError
-from kernelwright.generate.generate import TEMPLATES, entry_text, launch_of
+from kernelwright.generate.generate import TEMPLATES, entry_text, launch_of, program_text, source_of
 from kernelwright.generate.literals import camel
-from kernelwright.generate.pointwise import pointwise_source, template_of
-from kernelwright.generate.program import Source
-from kernelwright.kernels.pointwise import Choice, Config, TileConfig
+from kernelwright.generate.pointwise import template_of
+from kernelwright.generate.program import Launch, Source
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.pointwise import LAUNCH_US, Config, TileConfig, Work
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel
 from kernelwright.settings import Settings
@@ -40,8 +48,11 @@ class Trial:
 
 def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings: Settings) -> list[Trial]:
     """Every config that builds, on random data, in interleaved rounds, so that drift hits all alike."""
-    sources = [pointwise_source(kernel, choice) for choice in choices]
-    pointers = tensors_of(kernel, device)
+    sources = [source_of(kernel, choice) for choice in choices]
+    if kernel.core is not None:
+        return rounds(choices, product_runs(kernel, choices, device, settings), cuda_clock(device))
+    layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
+    pointers = tensors_of([layout.buffer for layout in layouts], device)
     if device.kind == "cuda":
         return rounds(choices, cuda_runs(sources, pointers, device, settings), cuda_clock(device))
     return rounds(choices, cpu_runs(sources, pointers, settings), wall_clock)
@@ -77,23 +88,23 @@ def cuda_clock(device: Device) -> Callable[[Callable[[], None]], float]:
 
     def clock(run: Callable[[], None]) -> float:
         with torch.cuda.device(device.torch_name):
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            end: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             begin.record()
             run()
             end.record()
             end.synchronize()
-        return begin.elapsed_time(end) * 1e3
+        return float(begin.elapsed_time(end)) * 1e3
 
     return clock
 
 
-def tensors_of(kernel: Kernel, device: Device) -> dict[str, Any]:
+def tensors_of(buffers: Sequence[Buffer], device: Device) -> dict[str, Any]:
     """A tensor for each buffer, random where it is read: zeros would draw less power and run faster than real data."""
     import torch
 
     tensors: dict[str, torch.Tensor] = {}
-    layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
-    for buffer in {layout.buffer.name: layout.buffer for layout in layouts}.values():
+    for buffer in {buffer.name: buffer for buffer in buffers}.values():
         extent = 1 + sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
         tensors[buffer.name] = random_tensor(extent, buffer, device.torch_name)
     return tensors
@@ -136,6 +147,65 @@ def cuda_runs(
     ]
 
 
+def product_runs(
+    kernel: Kernel, choices: Sequence[Choice], device: Device, settings: Settings
+) -> list[Callable[[], None] | None]:
+    """Each config of a product with its epilogue, in a library of its own, its weight packed once."""
+    launches = [launch_of("run", [kernel], {kernel.name: choice}) for choice in choices]
+    texts = [program_text([launch], "cuda") for launch in launches]
+    built = build_all([partial(build_cuda_library, text, device.arch, settings) for text in texts], settings)
+    tensors = tensors_of([b for launch in launches for b in with_sources(launch.pointers)], device)
+    runs: list[Callable[[], None] | None] = []
+    for library, launch in zip(built, launches, strict=True):
+        ok = not isinstance(library, BuildError) and not any(r.spills for r in library_resources(library))
+        runs.append(product_run(ctypes.CDLL(str(library)), launch, tensors, device) if ok else None)
+    return runs
+
+
+def with_sources(buffers: Sequence[Buffer]) -> list[Buffer]:
+    return [b for buffer in buffers for b in (buffer, buffer.packed_from) if b is not None]
+
+
+def product_run(
+    library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], device: Device
+) -> Callable[[], None]:
+    import torch
+
+    def address(buffer: Buffer) -> ctypes.c_void_p:
+        return ctypes.c_void_p(tensors[buffer.name].data_ptr())
+
+    def stream() -> ctypes.c_void_p:
+        return ctypes.c_void_p(torch.cuda.current_stream(device.torch_name).cuda_stream)
+
+    for buffer in launch.pointers:
+        if buffer.packed_from is not None:
+            check(getattr(library, buffer.packed_by)(address(buffer.packed_from), address(buffer), stream()), "packing")
+    addresses = [address(buffer) for buffer in launch.pointers]
+    return lambda: check(library.run(*addresses, device.index or 0, stream()), launch.sources[0].kernel.name)
+
+
+def library_us(kernel: Kernel, device: Device) -> float:
+    """PyTorch's time for the product alone, and the bytes of the pass that would follow it."""
+    import torch
+
+    core = kernel.core
+    assert core is not None
+    contract = core.node
+    a = torch.randn(contract.a.shape, device=device.torch_name).to(contract.dtype.to_torch())
+    b = torch.randn(contract.b.shape, device=device.torch_name).to(contract.dtype.to_torch())
+    clock = cuda_clock(device)
+
+    def run() -> None:
+        torch.einsum(contract.equation, a, b)
+
+    with torch.no_grad():
+        for _ in range(WARM_UPS):
+            run()
+        samples = [clock(run) for _ in range(5)]
+    follows = LAUNCH_US + kernel.region.bytes_moved / device.copy_gbps / 1e3 if kernel.region.body else 0.0
+    return statistics.median(samples) + follows
+
+
 def spills(cubin: Cubin) -> bool:
     """A config that spills registers is never the best, and never shipped."""
     return any(kernel.spills for kernel in cubin.kernels)
@@ -145,6 +215,7 @@ def cubin_text(source: Source) -> str:
     """The kernel without its host side, under the name `tuned`."""
     block = f"{source.template}_block"
     body = camel(source.kernel.name)
+    assert isinstance(source.choice, (Config, TileConfig)), "products and CPU kernels are not tuned as cubins"
     _, parameters = template_of(source.choice)
     head = inline_with_templates({*source.needs, block} - {"OnDevice", source.template}, TEMPLATES["cuda"], "cuda")
     signature = f'extern "C" __global__ void __launch_bounds__({threads_of(source.choice)}) tuned({body}::Args args)'
@@ -159,6 +230,7 @@ def threads_of(choice: Choice) -> int:
 def blocks_of(source: Source) -> int:
     """The blocks that the template's own launch would take."""
     work, choice = source.work, source.choice
+    assert isinstance(work, Work), "a product launches itself"
     if isinstance(choice, TileConfig):
         return work.rows * -(-work.depth // choice.levels) * -(-work.columns // choice.columns)
     assert isinstance(choice, Config)

@@ -13,16 +13,21 @@ from pathlib import Path
 from kernelwright import kernels
 from kernelwright.device import Device
 from kernelwright.generate import default_choices
-from kernelwright.generate.grid import grid_of, work_of
-from kernelwright.generate.pointwise import pointwise_source
-from kernelwright.kernels.pointwise import Choice, Config, CpuConfig, TileConfig, Work, configs, floor_us
+from kernelwright.generate.gemm import gemm_of
+from kernelwright.generate.generate import ranked_choices, source_of
+from kernelwright.kernels import gemm_sm90
+from kernelwright.kernels.choices import Choice, GemmConfig
+from kernelwright.kernels.pointwise import Config, CpuConfig, TileConfig
 from kernelwright.plan import Kernel, Plan
 from kernelwright.settings import Settings
-from kernelwright.tune.measure import measure
+from kernelwright.tune.measure import library_us, measure
 from kernelwright.tune.store import TuningKey, TuningStore, tuning_store
 
 # Configs of one kernel that are worth compiling: the cost model ranks all, and the best is among its first few.
 SHORT_LIST = 6
+
+# A product takes seconds to compile, and its model is closer.
+GEMM_SHORT_LIST = 3
 
 # Below this many bytes a kernel takes as long as its launch, whatever its config.
 NOT_WORTH_TUNING_BYTES = 2_000_000
@@ -40,6 +45,7 @@ class Tuned:
     floor_us: float
     origin: str  # "measured", "remembered", "model"
     tried: int
+    library_us: float | None  # for a product: what PyTorch takes for it and the pass that would follow
 
 
 def tune(
@@ -62,52 +68,63 @@ def tune(
 def tune_kernel(
     kernel: Kernel, default: Choice, device: Device, store: TuningStore, settings: Settings, deadline: float
 ) -> Tuned:
-    work = work_of(kernel.region, grid_of(kernel.region, device.kind))
-    floor = floor_us(work, device)
-    small = work.bytes_moved < NOT_WORTH_TUNING_BYTES
-    if not device.present or small or work.size == 0 or time.monotonic() > deadline:
-        return Tuned(kernel.name, default, None, floor, "model", 0)
+    floor = floor_of(kernel, device)
+    small = kernel.bytes_moved < NOT_WORTH_TUNING_BYTES and kernel.core is None
+    if not device.present or small or 0 in kernel.region.shape or time.monotonic() > deadline:
+        return Tuned(kernel.name, default, None, floor, "model", 0, None)
     key = tuning_key(kernel, device)
     known = store.get(key)
     if known is not None:
-        return Tuned(kernel.name, read_choice(known.config), known.median_us, floor, "remembered", 0)
-    trials = measure(kernel, short_list(work, device), device, settings)
+        fields = json.loads(known.config)
+        library = fields.pop("library_us", None)
+        return Tuned(kernel.name, read_choice(fields), known.median_us, floor, "remembered", 0, library)
+    trials = measure(kernel, short_list(kernel, device), device, settings)
     if not trials:
-        return Tuned(kernel.name, default, None, floor, "model", 0)
+        return Tuned(kernel.name, default, None, floor, "model", 0, None)
     best = min(trials, key=lambda trial: trial.median_us)
-    store.put(key, json.dumps(asdict(best.choice), sort_keys=True), best.median_us)
-    return Tuned(kernel.name, best.choice, best.median_us, floor, "measured", len(trials))
+    library = library_us(kernel, device) if kernel.core is not None else None
+    fields = {**asdict(best.choice), **({} if library is None else {"library_us": library})}
+    store.put(key, json.dumps(fields, sort_keys=True), best.median_us)
+    return Tuned(kernel.name, best.choice, best.median_us, floor, "measured", len(trials), library)
 
 
-def short_list(work: Work, device: Device) -> Sequence[Choice]:
-    """The model cannot tell lanes and vectors apart well: the list differs in those before it differs in threads."""
+def floor_of(kernel: Kernel, device: Device) -> float:
+    """No kernel that computes and moves this much is faster."""
+    if kernel.core is not None:
+        return gemm_sm90.floor_us(gemm_of(kernel), device)
+    return kernel.bytes_moved / device.copy_gbps / 1e3
+
+
+def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
+    """The most promising configs. The model cannot tell lanes from vectors well: they differ before threads do."""
+    ranked = ranked_choices(kernel, device)
+    if kernel.core is not None:
+        return ranked[:GEMM_SHORT_LIST]
     spread: dict[Choice, Choice] = {}
-    for config in configs(work, device):
-        spread.setdefault(replace(config, threads=0) if not isinstance(config, CpuConfig) else config, config)
+    for config in ranked:
+        alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
+        spread.setdefault(alike, config)
     return list(spread.values())[:SHORT_LIST]
 
 
 def tuning_key(kernel: Kernel, device: Device) -> TuningKey:
     """The struct's text says everything about a kernel: its body, shape, strides and types."""
-    grid = grid_of(kernel.region, device.kind)
-    struct = pointwise_source(kernel, configs(work_of(kernel.region, grid), device)[0]).struct
-    return TuningKey(digest(struct), f"{grid.rows}x{grid.columns}", device.name, digest(template_text(device)))
+    struct = source_of(kernel, ranked_choices(kernel, device)[0]).struct
+    shape = "x".join(map(str, kernel.region.shape))
+    return TuningKey(digest(struct), shape, device.name, digest(template_text(device)))
 
 
 def template_text(device: Device) -> str:
     """The templates a config may belong to: a changed one is measured again."""
     folder = Path(kernels.__file__).parent / device.kind
-    return "".join(path.read_text() for path in sorted(folder.glob("pointwise*")))
+    return "".join(path.read_text() for path in sorted(folder.glob("*.[ch]*")))
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def read_choice(text: str) -> Choice:
-    fields = json.loads(text)
-    kinds: tuple[type[Choice], ...] = (Config, TileConfig, CpuConfig)
+def read_choice(fields: dict[str, int]) -> Choice:
+    kinds: tuple[type[Choice], ...] = (Config, TileConfig, CpuConfig, GemmConfig)
     kind = next(kind for kind in kinds if set(fields) == {f.name for f in dataclass_fields(kind)})
     return kind(**fields)
-
-

@@ -246,7 +246,39 @@ KW_DEVICE bool all_finite(const float (&v)[4]) {
     return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
 
+// Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
+// loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
+template <int Steps>
+KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const __half* const (&w)[4], const float (&inverse)[4],
+                           int position, int k_count) {
+    float x[Steps][8], value[Steps][4][8];
+#pragma unroll
+    for (int s = 0; s < Steps; s++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int k = split::k_of_position(position + s * 256 + i);
+            x[s][i] = k < k_count ? a[k] : 0.f;
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) split::packed_values(value[s][c], w[c], position + s * 256, inverse[c]);
+    }
+#pragma unroll
+    for (int s = 0; s < Steps; s++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum[c] = fmaf(x[s][i], value[s][c][i], sum[c]);
+}
+
+KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
+    bool all = true;
+#pragma unroll
+    for (int c = 0; c < 4; c++) all = all && __any_sync(~0u, sum[c] != sum[c]);
+    return all;
+}
+
 // Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
+template <int Steps>
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
     const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
     const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
@@ -259,29 +291,13 @@ KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, in
         inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
         sum[c] = 0.f;
     }
+    int first = 0;
 #pragma unroll 1
-    for (int first = 0; first < padded_k; first += 256) {
-        const int position = first + lane * 8;  // eight neighbours of the packed order
-        if (position < padded_k) {
-            float x[8];
-#pragma unroll
-            for (int i = 0; i < 8; i++) {
-                const int k = split::k_of_position(position + i);
-                x[i] = k < problem.k ? a[k] : 0.f;
-            }
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                float value[8];
-                split::packed_values(value, w[c], position, inverse[c]);
-#pragma unroll
-                for (int i = 0; i < 8; i++) sum[c] = fmaf(x[i], value[i], sum[c]);
-            }
-        }
-        bool ended = true;
-#pragma unroll
-        for (int c = 0; c < 4; c++) ended = ended && __any_sync(~0u, sum[c] != sum[c]);
-        if (ended) break;
-    }
+    for (; first + Steps * 256 <= padded_k && !all_are_nan(sum); first += Steps * 256)
+        plain_steps<Steps>(sum, a, w, inverse, first + lane * 8, problem.k);
+#pragma unroll 1
+    for (; first < padded_k && !all_are_nan(sum); first += 256)
+        if (first + lane * 8 < padded_k) plain_steps<1>(sum, a, w, inverse, first + lane * 8, problem.k);
 #pragma unroll
     for (int c = 0; c < 4; c++)
 #pragma unroll
@@ -295,11 +311,11 @@ template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 }
 
 // Four neighbours at (m, n), which some lane found not finite, again.
-template <class Epilogue>
+template <int Steps, class Epilogue>
 KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n,
                            int lane) {
     float sum[4];
-    plain_dots(sum, problem, batch, m, n, lane);
+    plain_dots<Steps>(sum, problem, batch, m, n, lane);
     const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
     if (lane < 4 && n + lane < problem.n)
         Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
@@ -316,7 +332,8 @@ KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args
 #pragma unroll 1
         for (; left; left &= left - 1) {
             const int bit = __ffs(left) - 1;
-            store_plain<Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1), first_n + (bit >> 1) * 16, lane);
+            store_plain<4, Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1), first_n + (bit >> 1) * 16,
+                                     lane);
         }
     }
 }
@@ -497,8 +514,8 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
         const int source = __ffs(left) - 1;
         const int64_t r = __shfl_sync(~0u, row, source);
         const int batch = (int)(r / problem.m);
-        store_plain<Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m), __shfl_sync(~0u, n, source),
-                              lane);
+        store_plain<1, Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m),
+                                 __shfl_sync(~0u, n, source), lane);
     }
 }
 

@@ -237,32 +237,28 @@ template <class Config> cudaError_t encode(Problem* problem, const Operands& ope
 template <class Config, class Epilogue>
 cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
     using S = Sizes<Config>;
-    static int resident = 0;  // blocks at once; the same on every GPU of a kind
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     Problem problem;
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k;
     problem.batches = operands.batches, problem.w_batches = operands.w_batches;
     auto kernel = multiply_kernel<Config, Epilogue>;
+    int count = 0;
     cudaError_t status = encode<Config>(&problem, operands);
     if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes);
+    if (status == cudaSuccess) status = multiprocessors(&count);
     if (status != cudaSuccess) return status;
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(Config::cluster), config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes,
-    config.stream = stream;
+    config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
     config.attrs = &attribute, config.numAttrs = 1;
-    if (resident == 0) {
-        int clusters = 0;
-        status = cudaOccupancyMaxActiveClusters(&clusters, kernel, &config);
-        if (status != cudaSuccess) return status;
-        resident = clusters * Config::cluster;
-    }
     constexpr int height = tile_m * Config::cluster;
     const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *
                            ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches * Config::cluster;
-    config.gridDim = dim3((unsigned)(blocks < resident ? blocks : resident));
+    // A pair shares two neighbouring multiprocessors, so all pairs run at once; were they not, they would run in turn.
+    const int at_once = count / Config::cluster * Config::cluster;
+    config.gridDim = dim3((unsigned)(blocks < at_once ? blocks : at_once));
     return cudaLaunchKernelEx(&config, kernel, problem, args);
 }
 #endif

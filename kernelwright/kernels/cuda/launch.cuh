@@ -21,6 +21,12 @@ struct OnDevice {
 };
 #endif
 
+// kw: addressed
+// The address of arguments that live until the end of the expression they are in.
+#ifndef __CUDACC_RTC__
+template <typename Args> const Args* addressed(const Args& args) { return &args; }
+#endif
+
 // kw: all_aligned
 #ifndef __CUDACC_RTC__
 // Args is pointers alone. Where one of them is not at the start of a whole vector, a kernel goes element by element.

@@ -206,7 +206,8 @@ using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, 
                                  const cuuint64_t*, const cuuint32_t*, const cuuint32_t*, CUtensorMapInterleave,
                                  CUtensorMapSwizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill);
 
-inline EncodeTiled encode_tiled() {
+// `static` twice: in an inline function the variable would be one for all libraries of a process (STB_GNU_UNIQUE).
+[[maybe_unused]] static EncodeTiled encode_tiled() {
     static EncodeTiled function = [] {
         void* found = nullptr;
         cudaDriverEntryPointQueryResult result;
@@ -223,7 +224,7 @@ inline EncodeTiled encode_tiled() {
 // A tensor of `count[2]` matrices of `count[1]` rows of `count[0]` elements, element (x, y, z) at x + y * pitch[0] + z
 // * pitch[1]. Boxes of box[0] x box[1] elements arrive under the 128-byte swizzle; elements outside the tensor arrive
 // as zero.
-inline cudaError_t encode_map(TensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
+[[maybe_unused]] static cudaError_t encode_map(TensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                               const int64_t (&count)[3], const int64_t (&pitch)[2], const int (&box)[2]) {
     static_assert(sizeof(TensorMap) == sizeof(CUtensorMap), "the driver's map and ours have one size");
     const cuuint64_t sizes[3] = {(cuuint64_t)count[0], (cuuint64_t)count[1], (cuuint64_t)count[2]};

@@ -88,7 +88,7 @@ def split(header: str, source: str, target: Target) -> Iterator[Part]:
     inside = False
     lines: list[str] = []
     if OPENING not in source:
-        kept = [x for x in source.splitlines() if x != "#pragma once" and not INCLUDE.match(x)]
+        kept = [x for x in source.splitlines() if x != "#pragma once" and not x.startswith('#include "')]
         yield Part(header, (Path(header).stem,), False, "\n".join(kept).strip())
         return
     for line in (*_for_target(source.splitlines(), target), OPENING):

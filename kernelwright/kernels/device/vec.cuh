@@ -62,6 +62,21 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) {
 }
 #endif
 
+// kw: load_constant
+#ifdef __CUDACC__
+// As load, for data that nothing writes while the kernel runs: such loads may be moved before stores.
+template <int N, typename T> KW_DEVICE Vec<T, N> load_constant(const T* p) {
+    using Word = Packet<T, N>;
+    Vec<T, N> x;
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / sizeof(Word)); ++i)
+        reinterpret_cast<Word*>(&x)[i] = __ldg(reinterpret_cast<const Word*>(p) + i);
+    return x;
+}
+#else
+template <int N, typename T> KW_DEVICE Vec<T, N> load_constant(const T* p) { return load<N>(p); }
+#endif
+
 // kw: load_once
 #ifdef __CUDACC__
 // As load, for data that is read once: it is the first to leave the caches.
