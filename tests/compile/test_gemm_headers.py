@@ -155,6 +155,19 @@ def test_the_half_precision_hopper_kernel_does_not_spill(name: str, tmp_path: Pa
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
 
+def test_libraries_of_one_process_share_no_variables(tmp_path: Path) -> None:
+    """A static variable in a template or an inline function is one for the process (STB_GNU_UNIQUE: "u" in nm)."""
+    entries = [
+        gemm_sm90.entry("gemm_0", gemm_sm90.Config(256, 64, 4, 4), LARGE, "Epilogue"),
+        gemm_sm90_half.entry("gemm_1", *HALF["default"], "Epilogue"),
+    ]
+    includes = f'#include "{gemm_sm90.HEADER}"\n#include "{gemm_sm90_half.HEADER}"\n'
+    nvcc(tmp_path, includes + BIAS_RELU + "".join(entries), "-shared", "-Xcompiler=-fPIC", "-o", "kernel.so")
+    symbols = subprocess.run(["nm", str(tmp_path / "kernel.so")], capture_output=True, text=True, check=True).stdout
+    assert "gemm_1" in symbols
+    assert [line for line in symbols.splitlines() if " u " in line] == []
+
+
 def test_python_and_cpp_agree_on_the_sizes_of_buffers(tmp_path: Path) -> None:
     """Host code alone, so it runs without a GPU."""
     config = gemm_sm90.Config(256, 64, 4, 1)
