@@ -132,7 +132,7 @@ VIEWS: Mapping[str, Translation] = {
             *("unsqueeze_copy",),
         )
     },
-    **{f"aten.{name}": unchanged for name in ("alias", "detach", "contiguous", "lift_fresh", "detach_", "view_as")},
+    **{f"aten.{name}": unchanged for name in ("alias", "detach", "contiguous", "lift_fresh")},
     "aten.view_as": reshaped,
     "aten.reshape_as": reshaped,
     "aten.permute": permuted,
