@@ -39,11 +39,9 @@ def graph_text(graph: Graph) -> str:
 
 def number(nodes: tuple[Node, ...]) -> dict[Node, str]:
     """%0, %1, ... in order; a constant is named by its value."""
-    names: dict[Node, str] = {}
-    for node in nodes:
-        shown = len(names) - sum(isinstance(n, Const) for n in names)
-        names[node] = constant_text(node) if isinstance(node, Const) else f"%{shown}"
-    return names
+    shown = (node for node in nodes if not isinstance(node, Const))
+    constants = {node: constant_text(node) for node in nodes if isinstance(node, Const)}
+    return {node: f"%{i}" for i, node in enumerate(shown)} | constants
 
 
 def type_text(node: Node) -> str:
