@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from textwrap import dedent
 
 from kernelwright.ir.dtypes import float32, int64
@@ -52,6 +53,14 @@ def test_a_graph_reads_from_leaves_to_outputs() -> None:
         return %4, %5
         """
     )
+
+
+def test_the_graph_in_the_documentation_is_printed_so() -> None:
+    x, weight = Input("x", 0, (128, 512), float32, (512, 1)), Param("fc.weight", (256, 512), float32, (512, 1))
+    bias = Broadcast(Param("fc.bias", (256,), float32, (1,)), (128, 256))
+    linear = Map("add", (Contract(x, weight, "ay,zy->az"), bias))
+    page = Path(__file__).parents[3] / "docs" / "ir.md"
+    assert text(Map("mul", (Map("relu", (linear,)), Const(0.5, float32)))) in page.read_text()
 
 
 def test_operators_of_pytorch_show_all_their_arguments() -> None:
