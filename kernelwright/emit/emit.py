@@ -17,9 +17,12 @@ from kernelwright.ir.nodes import Input, Param, Setting, Shape
 from kernelwright.load import Problem
 from kernelwright.plan.steps import contiguous
 
+# The name under which capture says which class a module is of; no attribute can be called so.
+CLASS = "class"
+
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
 OURS = (
-    *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "WATCHED"),
+    *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "MODULES", "WATCHED"),
     *("PACKED", "build", "launch", "packed", "home", "watched", "why_not"),
 )
 
@@ -28,6 +31,7 @@ import ctypes
 import inspect
 import warnings
 import weakref
+from collections import ChainMap
 
 import torch
 import torch.nn.functional as F
@@ -55,7 +59,9 @@ def apart(text: str, original: Original) -> str:
     for name in OURS:
         if name in original.names:
             text = re.sub(rf"\b{name}\b", f"{name}_", text)
-    return text
+        elif name in original.parameters:  # an argument of forward() keeps its name; ours are called
+            text = re.sub(rf"\b{name}(?=\()", f"{name}_", text)
+    return re.sub(r"\bF\.", "torch.nn.functional.", text) if original.has_own_f else text
 
 
 def sections(program: Program, problem: Problem, original: Original) -> list[str]:
@@ -65,6 +71,7 @@ def sections(program: Program, problem: Problem, original: Original) -> list[str
         tensors_section(program),
         values_section(program, original),
         settings_section(program),
+        *([modules_section(program)] if modules_of(program) else []),
         why_not_section(program),
         model_section(program, original, arguments),
     ]
@@ -173,15 +180,17 @@ WATCHED = weakref.WeakKeyDictionary()
 
 
 def home(module, name):
-    """The dictionary in which a module keeps an attribute; an empty one if there is no such module."""
-    if module is None or name == "class":
-        return {{}} if module is None else {{"class": type(module).__name__}}
-    return next((kept for kept in (module._parameters, module._buffers) if name in kept), vars(module))
+    """Where a module keeps an attribute: in its state, in itself or in its class; nowhere, if there is no module."""
+    if module is None:
+        return {{}}
+    own = next((kept for kept in (module._parameters, module._buffers) if name in kept), vars(module))
+    return own if name in own else ChainMap(own, *map(vars, type(module).__mro__))
 
 
 def watched(model):
     """Where the model keeps its settings, its parts and its state: found once, read on every call."""
     modules = dict(model.named_modules(remove_duplicate=False))
+{modules}\
     settings = [(home(modules.get(path), k), k, v) for path, rows in SETTINGS.items() for k, v in rows.items()]
     for path, module in modules.items():
         kept = vars(module)
@@ -222,6 +231,13 @@ def why_not(model, arguments, values):
         return "autocast is on"
     return "it is being traced" if torch.jit.is_tracing() else None'''
 
+# Only in files of models that have parts. Of a part that is in several places, the first place is named.
+MADE_OF = """\
+    places = {module: path for path, module in reversed(modules.items())}
+    if {path: type(m).__name__ if places[m] == path else places[m] for path, m in modules.items() if path} != MODULES:
+        return [({}, "a module", True)], []
+"""
+
 # Only in files of models that change their state or their arguments.
 UPDATES = """\
     places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
@@ -231,9 +247,23 @@ UPDATES = """\
 
 
 def why_not_section(program: Program) -> str:
-    updated = UPDATES if program.plan.graph.updates else ""
-    count = len(program.plan.graph.inputs)
-    return WHY_NOT.format(kind=program.target, autocast=AUTOCAST[program.target], arguments=count, updated=updated)
+    return WHY_NOT.format(
+        kind=program.target,
+        autocast=AUTOCAST[program.target],
+        arguments=len(program.plan.graph.inputs),
+        modules=MADE_OF if modules_of(program) else "",
+        updated=UPDATES if program.plan.graph.updates else "",
+    )
+
+
+def modules_of(program: Program) -> dict[str, object]:
+    """The class of each part of the model by its path."""
+    return {setting.path: setting.value for setting in program.plan.graph.settings if setting.name == CLASS}
+
+
+def modules_section(program: Program) -> str:
+    rows = ", ".join(f'"{path}": "{name}"' for path, name in modules_of(program).items())
+    return f"# What the model is made of.\nMODULES = {{{rows}}}"
 
 
 def all_arguments(program: Program) -> list[Input]:
@@ -276,7 +306,7 @@ def settings_section(program: Program) -> str:
     """The attributes of the model that are part of the kernels now."""
     by_path: dict[str, list[Setting]] = {}
     for setting in program.plan.graph.settings:
-        if setting.value == setting.value:  # NaN equals nothing
+        if setting.name != CLASS and setting.value == setting.value:  # NaN equals nothing
             by_path.setdefault(setting.path, []).append(setting)
     rows = []
     for path, settings in by_path.items():

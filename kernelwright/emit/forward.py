@@ -52,7 +52,7 @@ class ForwardWriter:
         lines += [f"{buffer.name} = {self.allocation(buffer)}" for buffer in launch.allocations]
         lines += [f"{buffer.name} = {over}  # in place: {over} is not needed again" for buffer, over in launch.aliases]
         arguments = ", ".join(variable(buffer) for buffer in launch.pointers)
-        return [*lines, f'launch("{launch.entry}", {arguments})']
+        return [*lines, f'launch("{launch.entry}", {arguments})'] if launch.sources else lines
 
     def packing(self, buffer: Buffer) -> str:
         assert buffer.packed_from is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from dataclasses import dataclass
 
 FUTURE = "from __future__ import annotations"
@@ -15,6 +16,7 @@ class Original:
     text: str
     needs_future: bool
     names: frozenset[str]
+    has_own_f: bool  # F is something else than torch.nn.functional
     parameters: tuple[str, ...]
     signature: str
     defaults: tuple[tuple[str, str], ...]
@@ -23,16 +25,50 @@ class Original:
 def original_of(source: str) -> Original:
     tree = ast.parse(source)
     forward = find_forward(tree)
-    plain = forward is not None and not (forward.args.vararg or forward.args.kwarg or forward.args.kwonlyargs)
+    names = frozenset(defined_names(tree))
+    plain = forward is not None and is_plain(forward, module_names(tree))
     args = [*forward.args.posonlyargs, *forward.args.args][1:] if forward is not None and plain else []
     return Original(
         text=kept_text(source, tree),
         needs_future=FUTURE in source,
-        names=frozenset(defined_names(tree)),
+        names=names,
+        has_own_f=has_own_f(tree),
         parameters=tuple(a.arg for a in args),
         signature=signature_of(forward) if forward is not None and plain else "*arguments",
         defaults=defaults_of(forward, [a.arg for a in args]) if forward is not None and plain else (),
     )
+
+
+def is_plain(forward: ast.FunctionDef, known: frozenset[str]) -> bool:
+    """Whether its parameters can be written down again: no stars, and defaults that mean the same in another class."""
+    a = forward.args
+    defaults = [*a.defaults, *(d for d in a.kw_defaults if d is not None)]
+    mentioned = {n.id for default in defaults for n in ast.walk(default) if isinstance(n, ast.Name)}
+    return not (a.vararg or a.kwarg or a.kwonlyargs) and mentioned <= known | frozenset(dir(builtins))
+
+
+def module_names(tree: ast.Module) -> frozenset[str]:
+    """What is defined at the top level of the file."""
+    found: list[str] = []
+    for node in tree.body:
+        inside = [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.walk(node)
+        found += [name for n in inside for name in names_of(n)]
+    return frozenset(found)
+
+
+def has_own_f(tree: ast.Module) -> bool:
+    """Whether F may be something else than torch.nn.functional where our code stands."""
+    imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+    usual = {("torch.nn.functional", None), ("functional", "torch.nn")}
+    bound = [
+        ((alias.name, getattr(node, "module", None)), alias.asname or alias.name)
+        for node in imports
+        for alias in node.names
+    ]
+    other_import = any(name == "F" and origin not in usual for origin, name in bound)
+    arguments = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)}
+    assigned = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    return other_import or "F" in arguments | assigned
 
 
 def find_forward(tree: ast.Module) -> ast.FunctionDef | None:
@@ -80,12 +116,13 @@ def kept_text(source: str, tree: ast.Module) -> str:
 
 
 def defined_names(tree: ast.Module) -> list[str]:
-    names: list[str] = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            names.append(node.name)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.append(node.id)
-        elif isinstance(node, ast.alias):
-            names.append((node.asname or node.name).split(".")[0])
-    return names
+    return [name for node in ast.walk(tree) for name in names_of(node)]
+
+
+def names_of(node: ast.AST) -> list[str]:
+    """The names that one node of the tree binds."""
+    if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+        return [node.id]
+    return [(node.asname or node.name).split(".")[0]] if isinstance(node, ast.alias) else []

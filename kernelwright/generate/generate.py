@@ -50,7 +50,7 @@ def source_of(kernel: Kernel, choice: Choice) -> Source:
 def generate(plan: Plan, choices: Choices, device: Device) -> Program:
     """The text of all kernels and the steps that run them."""
     steps = tuple(merged_launches(plan, choices))
-    launches = [step for step in steps if isinstance(step, Launch)]
+    launches = [step for step in steps if isinstance(step, Launch) and step.sources]
     text = program_text(launches, device.kind) if launches else ""
     return Program(plan, device.kind, text, steps)
 
@@ -62,12 +62,12 @@ def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
     count = 0
     for step in (*plan.steps, None):
         if isinstance(step, Kernel):
-            if 0 not in step.region.shape:
-                run.append(step)
+            run.append(step)
             continue
         if run:
-            steps.append(launch_of(f"run{count}", run, choices))
-            count += 1
+            launch = launch_of(f"run{count}", run, choices)
+            steps.append(launch)
+            count += bool(launch.sources)
             run = []
         if step is not None:
             steps.append(step)
@@ -75,7 +75,8 @@ def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
 
 
 def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
-    sources = tuple(source_of(kernel, choices[kernel.name]) for kernel in run)
+    """One entry for all of them. Kernels over nothing are left out, but their empty results are made."""
+    sources = tuple(source_of(kernel, choices[kernel.name]) for kernel in run if 0 not in kernel.region.shape)
     pointers: dict[str, Buffer] = {}
     allocations: dict[str, Buffer] = {}
     aliases: dict[str, tuple[Buffer, str]] = {}

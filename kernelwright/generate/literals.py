@@ -12,7 +12,7 @@ CPP_KEYWORDS = frozenset(
     "delete do double else enum explicit export extern false float for friend goto if inline int long mutable namespace "
     "new noexcept not nullptr operator or private protected public register requires return short signed sizeof static "
     "struct switch template this throw true typedef typename union unsigned using virtual void volatile while xor half "
-    "row column args stream device load store Index".split()
+    "row column args stream device load store Index N Args Operands".split()
 )
 
 

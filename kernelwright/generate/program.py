@@ -50,7 +50,8 @@ class Program:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        return tuple(step for step in self.steps if isinstance(step, Launch))
+        """The calls of kernels; a step whose results are all empty makes none."""
+        return tuple(step for step in self.steps if isinstance(step, Launch) and step.sources)
 
     @property
     def sources(self) -> tuple[Source, ...]:

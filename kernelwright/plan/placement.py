@@ -20,6 +20,7 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.layouts import base_of, layout_of
+from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
 from kernelwright.plan.steps import (
@@ -36,28 +37,6 @@ from kernelwright.plan.steps import (
     contiguous,
 )
 from kernelwright.plan.units import Unit
-
-# Operators whose results are always new memory, so that a later kernel may write over them.
-FRESH = frozenset(
-    f"aten.{name}"
-    for name in [
-        "_native_batch_norm_legit_functional.default",
-        "layer_norm.default",
-        "group_norm.default",
-        "instance_norm.default",
-        "softmax.int",
-        "log_softmax.int",
-        "max_pool1d.default",
-        "max_pool2d.default",
-        "max_pool3d.default",
-        "avg_pool1d.default",
-        "avg_pool2d.default",
-        "avg_pool3d.default",
-        "native_dropout.default",
-        "cumsum.default",
-        "cumprod.default",
-    ]
-)
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 
@@ -87,7 +66,8 @@ class Placement:
         self.fresh: set[str] = set()
         self.done_updates: set[Update] = set()
         self.users = users_of(graph)
-        self.last_use = last_uses(graph, units)
+        self.memory = memory_of(graph)
+        self.last_use = last_uses(graph, units, self.memory)
         targets = [update.target for update in graph.updates]  # one may be written without ever being read
         for node in dict.fromkeys((*graph.nodes(), *targets)):
             if isinstance(node, (Input, Param)):
@@ -149,6 +129,7 @@ class Placement:
         wanted = [Update(node.args[3 + i], items[3 + i]) for i in (0, 1) if 3 + i in items]  # type: ignore[arg-type]
         users = self.users
         private = all(users[u.target] == [node] and users[u.value] == [] for u in wanted)
+        private = private and not any({u.target, u.value} & set(self.graph.outputs) for u in wanted)
         if len(wanted) != 2 or not private or not all(u in self.graph.updates for u in wanted):
             return False
         self.done_updates.update(wanted)
@@ -247,7 +228,7 @@ class Placement:
         ends = [u for u in self.graph.updates if u.value is node]
         elementwise = all(self.is_whole(layout) for layout in loads.values() if layout.buffer == target)
         last = self.last_use.get(update.target, -1) <= number
-        read_at_end = any(base_of(n) is update.target for n in ends_of(self.graph))
+        read_at_end = any(update.target in self.memory[n] for n in ends_of(self.graph))
         return (
             only_use
             and len(ends) == 1
@@ -289,12 +270,9 @@ class Placement:
         return Buffer(name, node.shape, node.dtype, contiguous(node.shape))
 
 
-def last_uses(graph: Graph, units: Sequence[Unit]) -> dict[Node, int]:
-    """The number of the last unit that reads each value; what is returned or kept is read after all of them."""
+def last_uses(graph: Graph, units: Sequence[Unit], memory: Mapping[Node, frozenset[Node]]) -> dict[Node, int]:
+    """The number of the last unit that reads the memory of each value; what is returned or kept is read at the end."""
     last: dict[Node, int] = {}
     for number, unit in enumerate(units):
-        for x in unit.operands:
-            last[base_of(x)] = number
-    for node in ends_of(graph):
-        last[base_of(node)] = len(units)
-    return last
+        last |= {holder: number for x in unit.operands for holder in memory[x]}
+    return last | {holder: len(units) for node in ends_of(graph) for holder in memory[node]}

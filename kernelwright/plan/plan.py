@@ -22,6 +22,7 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.layouts import base_of
+from kernelwright.plan.memory import memory_of
 from kernelwright.plan.placement import Placement
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
@@ -43,8 +44,9 @@ def prepared(graph: Graph) -> Graph:
 def with_stable_updates(graph: Graph) -> Graph:
     """An updated value that is itself state which is updated is copied first, or a later update would change it."""
     targets = {update.target for update in graph.updates}
+    memory = memory_of(graph)
     updates = tuple(
-        Update(u.target, Map("identity", (u.value,)) if base_of(u.value) in targets else u.value) for u in graph.updates
+        Update(u.target, Map("identity", (u.value,)) if memory[u.value] & targets else u.value) for u in graph.updates
     )
     return replace(graph, updates=updates)
 
