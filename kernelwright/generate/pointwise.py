@@ -309,29 +309,32 @@ class TilesWriter(Writer):
 
     def members(self) -> list[str]:
         turned = [(name, a) for name, a in self.accesses if self.is_turned(a)]
-        fields = " ".join(f"{a.layout.buffer.dtype.storage_cpp} {name}[Q][P + 1];" for name, a in turned)
-        place = "Index row, Index level, Index column, int p, int q"
+        storage = [(a.layout.buffer.dtype.storage_cpp, name) for name, a in turned]
+        tile = " ".join(f"{type_} {name}[Q][P + 1];" for type_, name in storage)
+        vectors = " ".join(f"kw::Vec<{type_}, N> {name};" for type_, name in storage)
+        place = "Index row, Index level, Index column"
         return [
             "",
+            "    template <int N> struct Turned { " + vectors + " };",
             "    // One column more than it needs, so that reading it the other way meets fewer bank conflicts.",
-            f"    template <int P, int Q> struct Tile {{ {fields} }};",
+            "    template <int P, int Q> struct Tile { " + tile + " };",
             "",
-            "    template <int N, typename Tile>",
-            f"    KW_DEVICE static void fetch(const Args& a, Tile& tile, {place}) {{",
+            f"    template <int N> KW_DEVICE static Turned<N> fetch(const Args& a, {place}) {{",
             *(f"        {line}" for line in self.coordinate_lines([a for _, a in turned])),
-            *(f"        {line}" for name, a in turned for line in self.fetch_lines(name, a)),
+            "        Turned<N> x;",
+            *(f"        x.{name} = kw::load<N>({self.address(a)});" for name, a in turned),
+            "        return x;",
             "    }",
             "",
             "    template <int N, typename Tile>",
-            f"    KW_DEVICE static void store(const Args& a, const Tile& tile, {place}) {{",
+            "    KW_DEVICE static void keep(Tile& tile, const Turned<N>& x, int p, int q) {",
+            *(f"        KW_LANES for (int i = 0; i < N; ++i) tile.{name}[q][p + i] = x.{name}[i];" for name, _ in turned),
+            "    }",
+            "",
+            "    template <int N, typename Tile>",
+            f"    KW_DEVICE static void store(const Args& a, const Tile& tile, {place}, int p, int q) {{",
             *(f"        {line}" for line in self.store_lines()),
             "    }",
-        ]
-
-    def fetch_lines(self, name: str, access: Access) -> list[str]:
-        return [
-            f"const auto {name} = kw::load<N>({self.address(access)});",
-            f"KW_LANES for (int i = 0; i < N; ++i) tile.{name}[q][p + i] = {name}[i];",
         ]
 
     def store_lines(self) -> list[str]:

@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, bytes_moved, constants, copy_us, rows_are_readable
+from kernelwright.kernels.gemm_shape import (
+    LAUNCH_US,
+    Gemm,
+    Operand,
+    beside_us,
+    constants,
+    copy_us,
+    rows_are_readable,
+    stream_us,
+)
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
 __all__ = [
@@ -22,7 +31,6 @@ __all__ = [
 ]
 
 HEADER = "gemm_sm90.cuh"
-TILE_M = 128
 MOST_SPLITS = 128
 RASTER = 16
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
@@ -32,21 +40,36 @@ SHORTEST_K = 32
 # From here on 64 of k between promotions is as accurate as 32, and 8% faster (measured).
 LONG_K = 256
 
-# What a tile's main loop reaches of the device's float16 rate. 256 wide: measured on the H200; the others estimated
-# from a 128-wide prototype (0.86 with 128 of k between promotions).
-REACHED = {(256, 64): 0.93, (256, 32): 0.86, (192, 64): 0.90, (192, 32): 0.83, (128, 64): 0.82, (128, 32): 0.75}
-# Filling the ring at the start of a block and storing a tile at its end: about 6,000 cycles.
-TILE_OVERHEAD_US = 3.5
+# What the main loop of a tile (rows, columns, k between promotions) reaches of the device's float16 rate. Measured on
+# the H200: 128 rows by 256, 192 and 128 with 64 of k, 256 with 32. The others are estimates.
+REACHED = {
+    (128, 256, 64): 0.966,
+    (128, 256, 32): 0.923,
+    (128, 192, 64): 0.88,
+    (128, 192, 32): 0.83,
+    (128, 128, 64): 0.81,
+    (128, 128, 32): 0.76,
+    (128, 64, 64): 0.70,
+    (128, 64, 32): 0.66,
+    (64, 256, 64): 0.87,
+    (64, 256, 32): 0.82,
+    (64, 128, 64): 0.78,
+    (64, 128, 32): 0.73,
+}
+# Filling the ring and storing a result, by neighbours of one store: 6.5 us for 128 x 256 in fours, 20 one by one.
+STORE_US = {4: 6.5 / 2**15, 2: 11.0 / 2**15, 1: 20.0 / 2**15}
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours of one store."""
+    """tile_m rows and tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours
+    of one store."""
 
     tile_n: int
     promote: int
     splits: int
     vector: int
+    tile_m: int = 128
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -57,8 +80,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"float16 pairs stand for float32; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
     if gemm.k < SHORTEST_K:
         return f"k = {gemm.k}: under {SHORTEST_K} three products are less accurate than float32's own sum."
-    if (config.tile_n, config.promote) not in REACHED:
-        return f"there is no {config.tile_n}-column tile that promotes every {config.promote}."
+    if (config.tile_m, config.tile_n, config.promote) not in REACHED:
+        return f"there is no {config.tile_m} x {config.tile_n} tile that promotes every {config.promote}."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if gemm.batches > 1 and gemm.a.batch_pitch == 0:
@@ -74,20 +97,32 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits and is accurate at this k, the most promising first."""
     promote = 32 if gemm.k < LONG_K else 64
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
-    space = [Config(t, promote, s, vector) for t in (256, 192, 128) for s in split_counts(gemm, device, t)]
+    space = [
+        Config(tile_n, promote, splits, vector, tile_m)
+        for tile_m, tile_n in tiles(gemm)
+        for splits in split_counts(gemm, device, tile_m, tile_n)
+    ]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
 
-def split_counts(gemm: Gemm, device: Device, tile_n: int) -> tuple[int, ...]:
+def tiles(gemm: Gemm) -> tuple[tuple[int, int], ...]:
+    """Rows and columns; half-high or narrow tiles only where a whole one would be mostly padding."""
+    high = ((128, 256), (128, 192), (128, 128))
+    flat = ((64, 256), (64, 128)) if gemm.m <= 64 else ()
+    narrow = ((128, 64),) if gemm.n <= 64 else ()
+    return (*high, *flat, *narrow)
+
+
+def split_counts(gemm: Gemm, device: Device, tile_m: int, tile_n: int) -> tuple[int, ...]:
     """One part, and the numbers of parts that fill the multiprocessors once or twice."""
-    tiles = tile_count(gemm, tile_n)
-    wanted = {1, *(waves * device.multiprocessors // tiles for waves in (1, 2))}
-    return tuple(sorted(count for count in wanted if 1 <= count <= MOST_SPLITS))
+    count = tile_count(gemm, tile_m, tile_n)
+    wanted = {1, *(waves * device.multiprocessors // count for waves in (1, 2))}
+    return tuple(sorted(splits for splits in wanted if 1 <= splits <= MOST_SPLITS))
 
 
-def tile_count(gemm: Gemm, tile_n: int) -> int:
-    return gemm.batches * math.ceil(gemm.m / TILE_M) * math.ceil(gemm.n / tile_n)
+def tile_count(gemm: Gemm, tile_m: int, tile_n: int) -> int:
+    return gemm.batches * math.ceil(gemm.m / tile_m) * math.ceil(gemm.n / tile_n)
 
 
 def chunks(config: Config, gemm: Gemm) -> int:
@@ -109,12 +144,15 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Rounds of tiles at the measured rate or the bytes, then the passes before and after."""
-    rate = device.peaks.float16 * 1e6 / device.multiprocessors * REACHED[config.tile_n, config.promote]
+    """Rounds of tiles at the measured rate beside the bytes, then the passes before and after."""
+    reached = REACHED[config.tile_m, config.tile_n, config.promote]
+    rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
-    tile_us = PRODUCTS * 2 * TILE_M * config.tile_n * k / rate + TILE_OVERHEAD_US
-    rounds = math.ceil(tile_count(gemm, config.tile_n) * config.splits / device.multiprocessors)
-    product_us = LAUNCH_US + max(rounds * tile_us, bytes_moved(gemm) / device.copy_gbps / 1e3)
+    results = config.tile_m * config.tile_n
+    vector = config.vector if config.splits == 1 else 4
+    tile_us = PRODUCTS * 2 * results * k / rate + results * STORE_US[vector]
+    rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / device.multiprocessors)
+    product_us = LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
     return product_us + _passes_us(config, gemm, device)
 
 
@@ -177,6 +215,7 @@ extern "C" int {name}(
 def _config_members(config: Config) -> str:
     return constants(
         {
+            "tile_m": config.tile_m,
             "tile_n": config.tile_n,
             "promote": config.promote,
             "splits": config.splits,

@@ -84,6 +84,8 @@ def why_no_tile(config: TileConfig, work: Work, device: Device) -> str | None:
     smem = config.columns * (config.levels + 1) * max(work.itemsizes) * work.operands
     if smem > 48 * 1024:
         return f"tiles of {config.levels} by {config.columns} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
+    if config.levels * config.columns % (config.lanes * config.threads):
+        return f"{config.threads} threads of {config.lanes} lanes do not share {config.levels} by {config.columns} evenly."
     if config.lanes * max(work.itemsizes) > device.vector_bytes:
         return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than one {device.vector_bytes} B load."
     if work.columns % config.lanes or work.depth % config.lanes:

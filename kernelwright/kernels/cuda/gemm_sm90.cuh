@@ -5,7 +5,8 @@
 // size. The sum then leaves the tensor core, which truncates, for a float32 register, which rounds ("promotion").
 //
 //   warp 0       one thread keeps the copy engine busy: a ring of 16 KB slots, A, then W, each slot freed on its own
-//   2 warpgroups 64 rows each: read A, find the scale of each row and chunk, split, multiply, promote; they take turns
+//   2 warpgroups 64 rows each: read A, find the scale of each row and chunk, split, multiply, promote; they take turns.
+//                Tiles of 64 rows: the same rows, and half of the columns each
 //
 // Inf, NaN and overflow: a result that is not finite is computed again in plain float32 by the warp that found it, in
 // the same launch: no flag, no second kernel, no host. docs/gemm.md has the reasons and the measurements.
@@ -20,7 +21,8 @@ using namespace kw::ptx90;
 
 // A build fixes these; the generated file writes such a struct.
 struct DefaultConfig {
-    static constexpr int tile_n = 256;          // columns of a tile: 128, 192 or 256
+    static constexpr int tile_m = 128;          // rows of a tile: 128, or 64
+    static constexpr int tile_n = 256;          // columns of a tile: 64, 128, 192 or 256; 128 or 256 with 64 rows
     static constexpr int promote = 64;          // k between promotions: 32 or 64
     static constexpr int splits = 1;            // parts of k, summed in a second kernel
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
@@ -28,19 +30,24 @@ struct DefaultConfig {
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
 };
 
-constexpr int tile_m = 128, k_of_slot = 32;
+constexpr int k_of_slot = 32;
 constexpr int slot_bytes = 128 * 128, slots = 14;
 constexpr int threads = 384, consumer_warps = 8;
 constexpr int smem_bytes = slots * slot_bytes + 1024;  // 1024: the 128-byte swizzle repeats every 8 rows of 128 bytes
 
 // Sizes that follow from a Config.
 template <class Config> struct Sizes {
-    static constexpr int wgmma_n = Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
+    static constexpr bool same_rows = Config::tile_m == 64;  // for both warpgroups
+    static constexpr int wgmma_n = same_rows || Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
     static constexpr int blocks = Config::tile_n / wgmma_n;      // column blocks of a tile, one W slot high
+    static constexpr int own_blocks = same_rows ? 1 : blocks;    // of a warpgroup
     static constexpr int k_slots = Config::promote / k_of_slot;  // slots of one operand in a chunk
     static constexpr int chunk_slots = k_slots * (1 + blocks);
     static constexpr int steps = Config::promote / 16;  // wgmma steps along k for each product
-    static_assert(Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256, "tile_n is 128, 192 or 256");
+    static_assert(Config::tile_m == 128 || Config::tile_m == 64, "tile_m is 128 or 64");
+    static_assert(Config::tile_n == 256 || Config::tile_n == 128 ||
+                      (!same_rows && (Config::tile_n == 192 || Config::tile_n == 64)),
+                  "tile_n is 64, 128, 192 or 256; 128 or 256 with 64 rows");
     static_assert(Config::promote == 32 || Config::promote == 64, "promote is 32 or 64");
     static_assert(Config::vector == 1 || Config::vector == 2 || Config::vector == 4, "vector is 1, 2 or 4");
     static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
@@ -76,8 +83,9 @@ struct Ring {
     KW_DEVICE uint32_t slot(Cursor at) const { return data + at.slot * slot_bytes; }
     KW_DEVICE void wait_full(Cursor at) const { barrier_wait(full + at.slot * 8, at.phase); }
     KW_DEVICE void wait_empty(Cursor at) const { barrier_wait(empty + at.slot * 8, at.phase ^ 1); }
-    KW_DEVICE void release(Cursor at, int lane) const {
-        if (lane == 0) barrier_arrive(empty + at.slot * 8);
+    // A slot is free after `consumer_warps` arrivals: one of each warp, or two of each where one warpgroup reads it.
+    template <int Arrivals = 1> KW_DEVICE void release(Cursor at, int lane) const {
+        if (lane == 0) barrier_arrive<Arrivals>(empty + at.slot * 8);
     }
     KW_DEVICE void fill(Cursor at, const TensorMap* map, int bytes, int x, int y, int z) const {
         wait_empty(at);
@@ -96,7 +104,7 @@ template <class Config> struct Schedule {
     int tiles_m, tiles_n, per_batch, count, chunks;
 
     KW_DEVICE explicit Schedule(const Problem& problem) {
-        tiles_m = (problem.m + tile_m - 1) / tile_m;
+        tiles_m = (problem.m + Config::tile_m - 1) / Config::tile_m;
         tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
         per_batch = tiles_m * tiles_n;
         count = per_batch * problem.batches * Config::splits;
@@ -109,7 +117,7 @@ template <class Config> struct Schedule {
         const int inside = tile - strip * strip_tiles;
         const int height = min(Config::raster, tiles_m - strip * Config::raster), column = inside / height;
         const int batches = count / (per_batch * Config::splits), split = Config::splits == 1 ? 0 : unit / batches;
-        return {(strip * Config::raster + inside - column * height) * tile_m, column * Config::tile_n,
+        return {(strip * Config::raster + inside - column * height) * Config::tile_m, column * Config::tile_n,
                 unit - split * batches, split};
     }
     KW_DEVICE int first_chunk(int split) const {
@@ -130,7 +138,8 @@ template <class Config> KW_DEVICE void produce(const Problem& problem, const Rin
         for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
 #pragma unroll 1
             for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
-                ring.fill(at, &problem.a_map, tile_m * 128, (chunk * S::k_slots + i) * k_of_slot, work.m, work.batch);
+                ring.fill(at, &problem.a_map, Config::tile_m * 128, (chunk * S::k_slots + i) * k_of_slot, work.m,
+                          work.batch);
 #pragma unroll 1
             for (int b = 0; b < S::blocks; b++)
 #pragma unroll 1
@@ -149,9 +158,9 @@ template <class Config> struct Fragments {  // a chunk of the thread's two rows 
 
 // Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So ordered,
 // the eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
-KW_DEVICE int row_in_tile(int consumer, int warp, int lane) {
+KW_DEVICE int row_in_tile(int first, int warp, int lane) {
     const int g = lane >> 2;
-    return consumer * 64 + warp * 16 + ((g >> 1) | ((g & 1) << 2));
+    return first + warp * 16 + ((g >> 1) | ((g & 1) << 2));
 }
 
 // Reads a chunk of A, frees its slots and splits it. undo[r]: the inverse scale of row r in this chunk.
@@ -324,11 +333,11 @@ KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
 template <class Epilogue>
 KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int m,
-                           int lane, uint32_t again) {
+                           int columns, int lane, uint32_t again) {
 #pragma unroll 1
     for (int source = 0; source < 32; source++) {
         uint32_t left = __shfl_sync(~0u, again, source);
-        const int first_m = __shfl_sync(~0u, m, source), first_n = work.n + gemm::first_of_four(source);
+        const int first_m = __shfl_sync(~0u, m, source), first_n = columns + gemm::first_of_four(source);
 #pragma unroll 1
         for (; left; left &= left - 1) {
             const int bit = __ffs(left) - 1;
@@ -347,18 +356,21 @@ KW_DEVICE float4 load_column(const float* pointer) {  // volatile: the compiler 
     return v;
 }
 
+// A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
 template <class Config, class Epilogue>
-KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
-                      const float (&total)[Sizes<Config>::blocks][Sizes<Config>::wgmma_n / 2]) {
-    constexpr int per_block = Sizes<Config>::wgmma_n / 8;
-    const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
+KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row,
+                      int columns, int lane,
+                      const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
+    using S = Sizes<Config>;
+    constexpr int per_block = S::wgmma_n / 8;
+    const int m = work.m + row, n = columns + gemm::first_of_four(lane);
     const float* inverse =
         problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)work.batch * problem.w.padded_rows) + n;
     const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
-    const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
+    const bool tile_inside = work.m + Config::tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
     uint32_t again = 0;
 #pragma unroll
-    for (int group = 0; group < Config::tile_n; group += 64) {  // 64 columns: one trip to memory for all their operands
+    for (int group = 0; group < S::own_blocks * S::wgmma_n; group += 64) {  // 64 columns: one trip to memory for all their operands
         float4 scale[4];
 #pragma unroll
         for (int j = 0; j < 4; j++) scale[j] = load_column(inverse + group + j * 16);
@@ -395,14 +407,16 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         }
     }
     if constexpr (Config::splits == 1) {
-        if (__any_sync(~0u, again)) store_again<Epilogue>(problem, args, work, m, lane, again);
+        if (__any_sync(~0u, again)) store_again<Epilogue>(problem, args, work, m, columns, lane, again);
     }
 }
 
 template <class Config, class Epilogue>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
-    const int lane = threadIdx.x & 31, row = row_in_tile(consumer, threadIdx.x >> 5 & 3, lane);
+    const int lane = threadIdx.x & 31;
+    const int row = row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
+    const int first_block = S::same_rows ? consumer : 0;
     const Schedule<Config> schedule(problem);
     // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c.
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
@@ -410,9 +424,9 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
     Cursor at = {0, 0};
     for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
         const Work work = schedule[index];
-        float total[S::blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
+        float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
-        for (int b = 0; b < S::blocks; b++)
+        for (int b = 0; b < S::own_blocks; b++)
 #pragma unroll
             for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
 #pragma unroll 1
@@ -421,8 +435,8 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
             float undo[2];
             load_and_split<Config>(a, undo, ring, at, row, lane);
 #pragma unroll
-            for (int b = 0; b < S::blocks; b++) {
-                const Cursor w = advance(at, S::k_slots * (1 + b));
+            for (int b = 0; b < S::own_blocks; b++) {
+                const Cursor w = advance(at, S::k_slots * (1 + first_block + b));
 #pragma unroll
                 for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));
                 named_sync(my_turn, 256);
@@ -431,11 +445,12 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
                 wgmma_wait<0>();
                 promote(total[b], sum, undo);
 #pragma unroll
-                for (int i = 0; i < S::k_slots; i++) ring.release(advance(w, i), lane);
+                for (int i = 0; i < S::k_slots; i++)
+                    ring.template release<S::same_rows ? 2 : 1>(advance(w, i), lane);
             }
             at = advance(at, S::chunk_slots);
         }
-        finish<Config, Epilogue>(problem, args, work, row, lane, total);
+        finish<Config, Epilogue>(problem, args, work, row, work.n + first_block * S::wgmma_n, lane, total);
     }
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
@@ -540,7 +555,7 @@ cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Arg
     int count = 0;
     if (status == cudaSuccess) status = multiprocessors(&count);
     if (status != cudaSuccess) return status;
-    const int64_t tiles = (int64_t)((problem.m + tile_m - 1) / tile_m) *
+    const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
     kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args);
     return cudaGetLastError();
@@ -559,7 +574,8 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
     const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
     cudaError_t status =
         encode_map(&problem.a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a,
-                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, a_batch}, {k_of_slot, tile_m});
+                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, a_batch},
+                   {k_of_slot, Config::tile_m});
     if (status != cudaSuccess) return status;
     const int64_t w_pitch = (int64_t)problem.w.padded_k * 2;
     status = encode_map(&problem.w_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, operands.w,

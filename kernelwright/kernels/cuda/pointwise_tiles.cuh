@@ -12,20 +12,28 @@ template <typename Body, int lanes, int levels, int columns, int threads>
 KW_DEVICE void pointwise_tiles_block(const typename Body::Args& args) {
     using Index = typename Body::Index;
     constexpr Index across = (Body::columns + columns - 1) / columns, down = (Body::depth + levels - 1) / levels;
-    constexpr int vectors = levels * columns / lanes;
+    constexpr int vectors = levels * columns / lanes / threads;  // of one thread
+    static_assert(vectors * lanes * threads == levels * columns, "the threads share the tile evenly");
     __shared__ typename Body::template Tile<levels, columns> tile;
     const Index block = blockIdx.x, row = block / (across * down);
     const Index level = block % down * levels, column = block / down % across * columns;
+    typename Body::template Turned<lanes> turned[vectors];
 #pragma unroll
-    for (int i = threadIdx.x; i < vectors; i += threads) {
-        const int p = i % (levels / lanes) * lanes, q = i / (levels / lanes);
+    for (int u = 0; u < vectors; ++u) {
+        const int i = threadIdx.x + u * threads, p = i % (levels / lanes) * lanes, q = i / (levels / lanes);
         if (level + p < Body::depth && column + q < Body::columns)
-            Body::template fetch<lanes>(args, tile, row, level + p, column + q, p, q);
+            turned[u] = Body::template fetch<lanes>(args, row, level + p, column + q);
+    }
+    __syncwarp();  // or the compiler puts each load right before its use, and they wait for each other
+#pragma unroll
+    for (int u = 0; u < vectors; ++u) {
+        const int i = threadIdx.x + u * threads, p = i % (levels / lanes) * lanes, q = i / (levels / lanes);
+        Body::template keep<lanes>(tile, turned[u], p, q);
     }
     __syncthreads();
 #pragma unroll
-    for (int i = threadIdx.x; i < vectors; i += threads) {
-        const int q = i % (columns / lanes) * lanes, p = i / (columns / lanes);
+    for (int u = 0; u < vectors; ++u) {
+        const int i = threadIdx.x + u * threads, q = i % (columns / lanes) * lanes, p = i / (columns / lanes);
         if (level + p < Body::depth && column + q < Body::columns)
             Body::template store<lanes>(args, tile, row, level + p, column + q, p, q);
     }

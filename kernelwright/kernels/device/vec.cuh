@@ -92,10 +92,25 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load_once(const T* p) {
 template <int N, typename T> KW_DEVICE Vec<T, N> load_once(const T* p) { return load<N>(p); }
 #endif
 
+// kw: store_word
+#ifdef __CUDACC__
+template <typename Word> KW_DEVICE void store_word(Word* p, Word x) { *p = x; }
+// A plain assignment is split into members, which the compiler does not always join again.
+KW_DEVICE void store_word(uint4* p, uint4 x) {
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
+}
+#endif
+
 // kw: store
 #ifdef __CUDACC__
 // N neighbours to p, which must be aligned as Vec<T, N> is.
-template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { *reinterpret_cast<Vec<T, N>*>(p) = x; }
+template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) {
+    using Word = Packet<T, N>;
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / sizeof(Word)); ++i)
+        store_word(reinterpret_cast<Word*>(p) + i, reinterpret_cast<const Word*>(&x)[i]);
+}
 #else
 template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { __builtin_memcpy(p, &x, sizeof x); }
 #endif
