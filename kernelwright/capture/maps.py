@@ -235,9 +235,39 @@ SAME_NAME = (
     *("erf", "erfc", "erfinv", "floor", "ceil", "trunc", "frac", "relu", "relu6", "selu", "silu", "mish"),
     *("hardsigmoid", "hardswish", "abs", "sign"),
 )
-COMPARISONS = ["eq", "ne", "lt", "le", "gt", "ge"]
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
-MAPS: Mapping[str, Translation] = {
+# Second names that PyTorch has for the same operators.
+ALIASES: Mapping[str, str] = {
+    "multiply.Tensor": "mul.Tensor",
+    "multiply.Scalar": "mul.Scalar",
+    "divide.Tensor": "div.Tensor",
+    "divide.Scalar": "div.Scalar",
+    "divide.Tensor_mode": "div.Tensor_mode",
+    "divide.Scalar_mode": "div.Scalar_mode",
+    "true_divide.Tensor": "div.Tensor",
+    "true_divide.Scalar": "div.Scalar",
+    "subtract.Tensor": "sub.Tensor",
+    "subtract.Scalar": "sub.Scalar",
+    "absolute": "abs",
+    "negative": "neg",
+    **{f"greater.{form}": f"gt.{form}" for form in ("Tensor", "Scalar")},
+    **{f"greater_equal.{form}": f"ge.{form}" for form in ("Tensor", "Scalar")},
+    **{f"less.{form}": f"lt.{form}" for form in ("Tensor", "Scalar")},
+    **{f"less_equal.{form}": f"le.{form}" for form in ("Tensor", "Scalar")},
+    **{f"not_equal.{form}": f"ne.{form}" for form in ("Tensor", "Scalar")},
+    "clip": "clamp",
+    "clip.Tensor": "clamp.Tensor",
+    "fix": "trunc",
+    "arctan2": "atan2",
+    "special_expit": "sigmoid",
+    **{f"arc{fn}": f"a{fn}" for fn in ("cos", "sin", "tan", "cosh", "sinh", "tanh")},
+    **{f"special_{fn}": fn for fn in ("erf", "erfc", "erfinv", "expm1", "exp2", "log1p", "round")},
+    "special_xlogy": "xlogy.Tensor",
+}
+
+
+ROWS: Mapping[str, Translation] = {
     **{f"aten.{name}": of(name, "self") for name in SAME_NAME},
     **{f"aten.{fn}.{form}": comparing(fn, "self", "other") for fn in COMPARISONS for form in ("Tensor", "Scalar")},
     **{f"aten.{fn}": comparing(fn, "self") for fn in ("isnan", "isinf", "isfinite", "signbit")},
@@ -259,8 +289,7 @@ MAPS: Mapping[str, Translation] = {
     "aten.round": rounded,
     "aten.clamp": clamped,
     "aten.clamp.Tensor": clamped,
-    "aten.clamp_min": clamped,
-    "aten.clamp_max": clamped,
+    **{f"aten.clamp_{bound}{form}": clamped for bound in ("min", "max") for form in ("", ".Tensor")},
     "aten.hardtanh": of("hardtanh", "self", "min_val", "max_val"),
     "aten.leaky_relu": of("leaky_relu", "self", "negative_slope"),
     "aten.elu": elu,
@@ -314,6 +343,8 @@ MAPS: Mapping[str, Translation] = {
     "aten.clone": copied,
     "aten.lift_fresh_copy": copied,
     "aten.copy": lambda call: cast(spread(call["src"], call.type.shape), call.type.dtype),
+    "aten.fill.Scalar": filled("value"),
+    "aten.fill.Tensor": lambda call: whole(cast(call["value"], call.type.dtype), call.type.shape),
     "aten.full": filled("fill_value"),
     "aten.full_like": filled("fill_value"),
     "aten.new_full": filled("fill_value"),
@@ -322,3 +353,5 @@ MAPS: Mapping[str, Translation] = {
     **{f"aten.{name}": filled(1) for name in ("ones", "ones_like", "new_ones")},
     "aten._native_batch_norm_legit_no_training": normalised_eval,
 }
+
+MAPS: Mapping[str, Translation] = {**ROWS, **{f"aten.{alias}": ROWS[f"aten.{name}"] for alias, name in ALIASES.items()}}

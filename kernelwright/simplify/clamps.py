@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+from kernelwright.ir.dtypes import DType
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import Value
-from kernelwright.simplify.constants import constant, number
+from kernelwright.simplify.constants import constant, is_power_of_two, number, rounded
 from kernelwright.simplify.ranges import clamp_of, is_positive_zero_or_more, value_range
 
 
@@ -66,4 +69,26 @@ def drop_absolute_value(n: Node) -> Node | None:
     return None
 
 
+def scale_after_clamping(n: Node, uses: Counter[Node]) -> Node | None:
+    """clamp(x * c, a, b)  ->  clamp(x, a / c, b / c) * c  where c is a positive power of two and the bounds stay exact
+
+    Rounding keeps order, and the bounds are numbers of the dtype, so that both sides round the same product. Further out
+    the factor may meet another one; a product that is used elsewhere stays, as it would be computed twice.
+    """
+    match clamp_of(n):
+        case (Map("mul", (x, Const() as c)) as product, low, high) if not isinstance(x, Const) and uses[product] <= 1:
+            factor = number(c)
+            if isinstance(factor, float) and is_power_of_two(factor, x.dtype) and factor > 0:
+                bounds = [float(bound) / factor for bound in (low, high)]
+                exact = all(keeps_its_digits(b, factor, x.dtype) for b in bounds)
+                return Map("mul", (clamp(x, bounds[0], bounds[1]), c)) if exact else None
+    return None
+
+
+def keeps_its_digits(bound: float, factor: float, dtype: DType) -> bool:
+    """The bound divided by a power of two is a number of the dtype, and multiplied again it is the bound."""
+    return rounded(bound, dtype) == bound and rounded(bound * factor, dtype) == bound * factor
+
+
 RULES = (merge_clamps, drop_needless_bounds, drop_leak, drop_absolute_value)
+USE_RULES = (scale_after_clamping,)

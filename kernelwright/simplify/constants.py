@@ -36,6 +36,14 @@ def rounded(value: Value, dtype: DType) -> Value:
     return math.nan if result != result else result
 
 
+def is_power_of_two(value: object, dtype: DType) -> bool:
+    """Plus or minus 2**k, of normal size in `dtype`, as some devices flush smaller numbers to zero."""
+    if not isinstance(value, float) or not math.isfinite(value) or value == 0:
+        return False
+    sizes = torch.finfo(dtype.to_torch())
+    return abs(math.frexp(value)[0]) == 0.5 and sizes.tiny <= abs(value) <= sizes.max
+
+
 def same_bits(a: Value | None, b: Value | None) -> bool:
     """0.0 is not -0.0, 1 is not True, and NaN is NaN whatever its payload."""
     return identity_key(a) == identity_key(b) or (a != a and b != b)

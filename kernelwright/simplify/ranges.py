@@ -17,7 +17,7 @@ DEPTH = 8
 
 INFINITY = float("inf")
 
-# Functions of floats whose values lie in a range on every device. Not rsqrt, nor a quotient: those of -0.0 are -inf.
+# Functions of floats whose values lie in a range on every device. Not rsqrt: that of -0.0 is -inf.
 FLOAT_RANGES: Mapping[str, Range] = {
     "abs": (0.0, INFINITY),
     "exp": (0.0, INFINITY),
@@ -101,13 +101,13 @@ def arithmetic_range(n: Map, depth: int, everything: Range) -> Range:
         case Map("neg", (x,)):
             low, high = value_range(x, depth - 1)
             return -high, -low
-        case Map("add" | "mul" | "maximum" | "minimum" as fn, (x, y)):
+        case Map("add" | "mul" | "div" | "maximum" | "minimum" as fn, (x, y)):
             (x_low, x_high), (y_low, y_high) = value_range(x, depth - 1), value_range(y, depth - 1)
             if fn == "maximum":
                 return max(x_low, y_low), max(x_high, y_high)
             if fn == "minimum":
                 return min(x_low, y_low), min(x_high, y_high)
-            if x_low >= 0 and y_low >= 0:
+            if x_low >= 0 and (y_low > 0 if fn == "div" else y_low >= 0):  # a quotient by -0.0 is -inf
                 return 0.0, INFINITY
     return everything
 

@@ -7,22 +7,9 @@ the merged form is the accurate one.
 
 from __future__ import annotations
 
-import math
-
-import torch
-
-from kernelwright.ir.dtypes import DType
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node
-from kernelwright.simplify.constants import constant, draws_random_numbers, number, rounded
+from kernelwright.simplify.constants import constant, draws_random_numbers, is_power_of_two, number, rounded
 from kernelwright.simplify.ranges import is_positive_zero_or_more
-
-
-def is_power_of_two(value: object, dtype: DType) -> bool:
-    """Plus or minus 2**k, of normal size in `dtype`, as some devices flush smaller numbers to zero."""
-    if not isinstance(value, float) or not math.isfinite(value) or value == 0:
-        return False
-    sizes = torch.finfo(dtype.to_torch())
-    return abs(math.frexp(value)[0]) == 0.5 and sizes.tiny <= abs(value) <= sizes.max
 
 
 def multiply_instead_of_dividing(n: Node) -> Node | None:

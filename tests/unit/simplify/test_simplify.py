@@ -107,6 +107,21 @@ def test_the_text_book_chains_come_out_short() -> None:
     assert simplified(fn("leaky_relu", fn("relu", X), number(0.01))) == (fn("relu", X),)
     assert simplified(fn("add", fn("mul", X, number(0.5)), X)) == (fn("mul", X, number(1.5)),)
     assert simplified(fn("pow", X, number(2.0))) == (fn("mul", X, X),)
+    clamped = fn(
+        "hardtanh", fn("mul", fn("hardtanh", X, number(0.0), number(1.0)), number(2.0)), number(0.0), number(1.0)
+    )
+    assert simplified(fn("div", clamped, number(2.0))) == (fn("hardtanh", X, number(0.0), number(0.5)),)
+    gate = fn("hardtanh", fn("div", fn("add", fn("relu", X), number(3.0)), number(6.0)), number(0.0), number(1.0))
+    assert simplified(gate) == (
+        fn("minimum", fn("div", fn("add", fn("relu", X), number(3.0)), number(6.0)), number(1.0)),
+    )
+
+
+def test_a_product_that_is_used_elsewhere_is_not_computed_twice() -> None:
+    product = fn("mul", X, number(2.0))
+    total = fn("add", fn("relu", product), fn("exp", product))
+    assert simplified(total) == (total,)
+    assert simplified(fn("relu", product)) == (fn("mul", fn("relu", X), number(2.0)),)
 
 
 def test_in_16_bits_a_function_that_goes_takes_its_casts_along() -> None:
