@@ -72,8 +72,8 @@ def drop_absolute_value(n: Node) -> Node | None:
 def scale_after_clamping(n: Node, uses: Counter[Node]) -> Node | None:
     """clamp(x * c, a, b)  ->  clamp(x, a / c, b / c) * c  where c is a positive power of two and the bounds stay exact
 
-    Rounding keeps order, and the bounds are numbers of the dtype, so that both sides round the same product. Further out
-    the factor may meet another one; a product that is used elsewhere stays, as it would be computed twice.
+    Rounding keeps order, and the bounds are numbers of the dtype, so that both sides round the same product. Further
+    out the factor may meet another one. A product that is used elsewhere stays, as it would be computed twice.
     """
     match clamp_of(n):
         case (Map("mul", (x, Const() as c)) as product, low, high) if not isinstance(x, Const) and uses[product] <= 1:
