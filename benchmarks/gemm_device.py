@@ -78,7 +78,8 @@ SM90 = """
 #include "gemm_sm90.cuh"
 {epilogues}
 struct Config {{
-  static constexpr int tile_n = {tile_n}, promote = {promote}, splits = {splits}, vector = {vector}, raster = 16;
+  static constexpr int tile_m = {tile_m}, tile_n = {tile_n}, promote = {promote}, splits = {splits};
+  static constexpr int vector = {vector}, raster = 16;
   static constexpr bool undo_truncation = {restore};
 }};
 using namespace kw;
@@ -142,11 +143,10 @@ extern "C" int run(const kw::gemm_sm90_half::Operands* o, const Plain::Args* arg
 """
 
 
-def sm90(tile_n: int, promote: int, splits: int = 1, vector: int = 4, restore: str = "true") -> str:
+def sm90(tile_n: int, promote: int, splits: int = 1, vector: int = 4, restore: str = "true", tile_m: int = 128) -> str:
     relu = "BiasRelu" if (tile_n, splits) == (256, 1) else "Plain"  # the fused epilogue is timed on one tile
-    return SM90.format(
-        epilogues=EPILOGUES, tile_n=tile_n, promote=promote, splits=splits, vector=vector, restore=restore, relu=relu
-    )
+    sizes = {"tile_m": tile_m, "tile_n": tile_n, "promote": promote, "splits": splits, "vector": vector}
+    return SM90.format(epilogues=EPILOGUES, restore=restore, relu=relu, **sizes)
 
 
 def simt(
@@ -186,6 +186,12 @@ BUILDS = {
     "sm90 128/64 split8": sm90(128, 64, splits=8),
     "sm90 128/64 split33": sm90(128, 64, splits=33),
     "sm90 128/64 split3 odd": sm90(128, 64, splits=3, vector=1),
+    "sm90 64x256/64 split4": sm90(256, 64, splits=4, tile_m=64),
+    "sm90 64x128/64 split2": sm90(128, 64, splits=2, tile_m=64),
+    "sm90 64x256/64": sm90(256, 64, tile_m=64),
+    "sm90 64x128/32 odd": sm90(128, 32, vector=1, tile_m=64),
+    "sm90 128x64/64 split2": sm90(64, 64, splits=2),
+    "sm90 128x64/32 odd": sm90(64, 32, vector=1),
     "simt 128": simt(128, False),
     "simt 128 blocked": simt(128, True),
     "simt 128 blocked odd": simt(128, True, vector=1),
@@ -529,7 +535,8 @@ def skinny_cases(name: str) -> list[tuple[int, int, int]]:
 
 def layouts(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     """Batches, shared weights, transposed and misaligned operands, a graph."""
-    for name in ("sm90 256/64", "sm90 192/64", "sm90 128/64 split8", "simt 128", "simt 64"):
+    names = ("sm90 256/64", "sm90 192/64", "sm90 128/64 split8", "sm90 64x256/64", "sm90 128x64/64 split2")
+    for name in (*names, "simt 128", "simt 64"):
         library = libraries(name)
         wrong = []
         for label, (a, w) in {
@@ -620,7 +627,7 @@ def special_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any
         "results that overflow": lambda a, w: (a[50].mul_(1e20), w.mul_(1e20)),
         "all NaN": lambda a, w: a.fill_(nan),
     }
-    for name in ("sm90 256/64", "sm90 128/32", "sm90 256/64 odd", "sm90 128/64 split8"):
+    for name in ("sm90 256/64", "sm90 128/32", "sm90 256/64 odd", "sm90 128/64 split8", "sm90 64x256/64"):
         library = libraries(name)
         clean = library(base_a, base_w)
         for label, poison in cases.items():
@@ -731,14 +738,15 @@ def time_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     yield {"check": "epilogue", "error": errors(out, torch.relu(reference(a, w) + bias.double()) / 2)}
     yield plain("1024x8192x8192", a, w, ["sm90 256/64", "sm90 192/64", "sm90 128/64"])
     yield plain("1024x8192x8192 packed each time", a, w, ["sm90 256/64"], repack=True)
-    yield plain("64x8192x8192", a[:64], w, ["sm90 256/64 split4", "sm90 256/64 split8"])
+    flat = ["sm90 64x256/64 split4", "sm90 64x128/64 split2"]
+    yield plain("64x8192x8192", a[:64], w, ["sm90 256/64 split4", *flat])
     for m, names in {
         1: ["skinny 1", "skinny 1 rows2", "skinny 1 k8"],
         8: ["skinny 8", "skinny 8 rows2"],
         16: ["skinny 16", "skinny 16 rows2"],
     }.items():
-        yield plain(f"{m}x8192x8192", a[:m], w, [*names, "sm90 256/64 split4"])
-    yield plain("8192x8x8192", w, a[:8], ["skinny 8 columns"])
+        yield plain(f"{m}x8192x8192", a[:m], w, [*names, *flat])
+    yield plain("8192x8x8192", w, a[:8], ["skinny 8 columns", "sm90 128x64/64 split2"])
     for size in (4096, 8192):
         a, w = inputs("randn", size, size, size)
         yield plain(f"{size}^3", a, w, ["sm90 256/64", "sm90 192/64"], count=15 if size == 4096 else 7)

@@ -91,6 +91,9 @@ SM90 = {
     "smallest": (gemm_sm90.Config(128, 32, 1, 1), product(77, 129, 100, vector=1)),
     "default": (gemm_sm90.Config(256, 64, 1, 4), LARGE),
     "between": (gemm_sm90.Config(192, 64, 1, 4), LARGE),
+    "64 rows": (gemm_sm90.Config(256, 64, 4, 4, tile_m=64), product(64, 8192, 8192)),
+    "64 rows, narrow": (gemm_sm90.Config(128, 32, 1, 1, tile_m=64), product(7, 129, 100, vector=1)),
+    "64 columns": (gemm_sm90.Config(64, 64, 1, 2), product(8192, 10, 8192, vector=2)),
     "split, packed and padded": (gemm_sm90.Config(256, 64, 4, 1), product(130, 131, 2949, vector=1, constant=False)),
 }
 

@@ -571,10 +571,9 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
     problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches);
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
-    const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
     cudaError_t status =
         encode_map(&problem.a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a,
-                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, a_batch},
+                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, operands.a_batch_pitch},
                    {k_of_slot, Config::tile_m});
     if (status != cudaSuccess) return status;
     const int64_t w_pitch = (int64_t)problem.w.padded_k * 2;

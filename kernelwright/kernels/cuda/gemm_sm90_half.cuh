@@ -222,15 +222,12 @@ inline CUtensorMapDataType map_type(__nv_bfloat16) { return CU_TENSOR_MAP_DATA_T
 
 template <class Config> cudaError_t encode(Problem* problem, const Operands& operands) {
     const CUtensorMapDataType type = map_type(typename Config::Type());
-    // The pitch of a single batch is never used, but has to be one the driver accepts.
-    const int64_t a_batch = operands.batches == 1 ? operands.a_row_pitch * operands.m : operands.a_batch_pitch;
-    const int64_t w_batch = operands.w_batches == 1 ? operands.w_row_pitch * operands.n : operands.w_batch_pitch;
     const cudaError_t status =
         encode_map(&problem->a_map, type, 2, operands.a, {operands.k, operands.m, operands.batches},
-                   {operands.a_row_pitch, a_batch}, {tile_k, tile_m});
+                   {operands.a_row_pitch, operands.a_batch_pitch}, {tile_k, tile_m});
     if (status != cudaSuccess) return status;
     return encode_map(&problem->w_map, type, 2, operands.w, {operands.k, operands.n, operands.w_batches},
-                      {operands.w_row_pitch, w_batch}, {tile_k, Config::tile_n / Config::cluster});
+                      {operands.w_row_pitch, operands.w_batch_pitch}, {tile_k, Config::tile_n / Config::cluster});
 }
 
 // Enqueues the product; allocates nothing and waits for nothing.

@@ -223,12 +223,14 @@ using EncodeTiled = CUresult (*)(CUtensorMap*, CUtensorMapDataType, cuuint32_t, 
 
 // A tensor of `count[2]` matrices of `count[1]` rows of `count[0]` elements, element (x, y, z) at x + y * pitch[0] + z
 // * pitch[1]. Boxes of box[0] x box[1] elements arrive under the 128-byte swizzle; elements outside the tensor arrive
-// as zero.
+// as zero. The pitch of an axis of extent 1 is never used, but the driver wants one that it would accept.
 [[maybe_unused]] static cudaError_t encode_map(TensorMap* map, CUtensorMapDataType type, int element_bytes, const void* base,
                               const int64_t (&count)[3], const int64_t (&pitch)[2], const int (&box)[2]) {
     static_assert(sizeof(TensorMap) == sizeof(CUtensorMap), "the driver's map and ours have one size");
     const cuuint64_t sizes[3] = {(cuuint64_t)count[0], (cuuint64_t)count[1], (cuuint64_t)count[2]};
-    const cuuint64_t strides[2] = {(cuuint64_t)(pitch[0] * element_bytes), (cuuint64_t)(pitch[1] * element_bytes)};
+    const cuuint64_t row_bytes = (cuuint64_t)(count[1] > 1 ? pitch[0] * element_bytes : 128),
+                     matrix_bytes = count[2] > 1 ? (cuuint64_t)(pitch[1] * element_bytes) : row_bytes * sizes[1];
+    const cuuint64_t strides[2] = {row_bytes, matrix_bytes};
     const cuuint32_t boxes[3] = {(cuuint32_t)box[0], (cuuint32_t)box[1], 1}, steps[3] = {1, 1, 1};
     EncodeTiled encode = encode_tiled();
     if (!encode) return cudaErrorNotSupported;
