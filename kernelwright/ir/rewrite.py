@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from itertools import chain
+from collections.abc import Callable, Iterable, Sequence
 
 from .nodes import Graph, Node
 
@@ -20,24 +19,33 @@ MOST_PASSES = 1000
 
 def rewrite(graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule] = ()) -> Graph:
     """The graph after passes from leaves to outputs, each node changed by the first rule that fires, till none does."""
+    inert: set[Node] = set()
     for _ in range(MOST_PASSES):
-        changed = one_pass(graph, rules, use_rules)
+        changed = one_pass(graph, rules, use_rules, inert)
         if changed == graph:
             return graph
         graph = changed
     raise RuntimeError("rewrite rules do not settle: two of them undo each other")
 
 
-def one_pass(graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule]) -> Graph:
+def one_pass(graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule], inert: set[Node]) -> Graph:
+    """Each node changed by the first rule that fires. `inert` gathers the nodes on which no plain rule ever does."""
     uses = count_uses(graph)
     done: dict[Node, Node] = {}
     for node in graph.nodes():
-        current = node.rebuild(tuple(done[operand] for operand in node.operands))
+        operands = tuple(done[operand] for operand in node.operands)
+        current = node if operands == node.operands else node.rebuild(operands)
         uses[current] = max(uses[current], uses[node])
-        plain = (rule(current) for rule in rules)
-        counted = (rule(current, uses) for rule in use_rules)
-        done[node] = next((r for r in chain(plain, counted) if r is not None), current)
+        result = None if current in inert else first(rule(current) for rule in rules)
+        if result is None:
+            inert.add(current)
+            result = first(rule(current, uses) for rule in use_rules)
+        done[node] = current if result is None else result
     return graph.map(lambda n: done[n])
+
+
+def first(results: Iterable[Node | None]) -> Node | None:
+    return next((result for result in results if result is not None), None)
 
 
 def count_uses(graph: Graph) -> Counter[Node]:

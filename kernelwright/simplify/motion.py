@@ -15,6 +15,9 @@ from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reshape,
 from kernelwright.ir.rewrite import one_pass
 from kernelwright.simplify.views import padded, reshaped_source, without_leading_ones
 
+# The views that move in under Maps; the fourth, Broadcast, moves out.
+INWARD = (Slice, Permute, Reshape)
+
 # Who takes each node as an operand; None stands for the outside, which takes outputs and updated values.
 Users: TypeAlias = Mapping[Node, Sequence[Node | None]]
 
@@ -63,7 +66,7 @@ def views_inward(graph: Graph) -> Graph:
     users = users_of(graph)
     between = views_between_maps(graph, users)
     movable = {n for n in graph.nodes() if may_move(n, users, between)}
-    return one_pass(graph, [lambda n: moved_inward(n) if n in movable else None], [])
+    return one_pass(graph, [lambda n: moved_inward(n) if n in movable else None], [], set())
 
 
 def users_of(graph: Graph) -> Users:
@@ -77,10 +80,10 @@ def users_of(graph: Graph) -> Users:
 
 
 def views_between_maps(graph: Graph, users: Users) -> set[Node]:
-    """The views that only Maps read, directly or through further views."""
+    """The views that may move in and that only Maps read, directly or through further such views."""
     found: set[Node] = set()
     for node in reversed(graph.nodes()):
-        if isinstance(node, View) and all(isinstance(user, Map) or user in found for user in users[node]):
+        if isinstance(node, INWARD) and all(isinstance(user, Map) or user in found for user in users[node]):
             found.add(node)
     return found
 
@@ -89,24 +92,42 @@ def may_move(n: Node, users: Users, between: set[Node]) -> bool:
     match n:
         case Slice(Map() as f) if f.shape:
             return users[f] == [n] or (all(user in between for user in users[f]) and are_parts(f, users[f]))
-        case Permute(Map() as f) if f.shape:
-            return n in between and users[f] == [n]
-        case Reshape(Map() as f) if f.shape:
-            return n in between and users[f] == [n] and all(takes_reshape(a, n.shape) for a in f.args)
+        case (Permute() | Reshape()) as view if isinstance(view.x, Map) and view.x.shape:
+            alone = view in between and users[view.x] == [view]
+            return alone and all(passes(view, source, users) for source in repeating_sources(view.x))
     return False
+
+
+def repeating_sources(f: Map) -> list[Shape]:
+    """The shapes of what f's operands repeat, as long as f's own."""
+    return [padded(a.x.shape, len(a.shape)) for a in f.args if isinstance(a, Broadcast)]
+
+
+def passes(view: View, source: Shape, users: Users) -> bool:
+    """An operand that repeats `source` can be seen through this view and all that follow up to the next Map.
+
+    If one of them could not move, it would stay between the Maps, and moving the others would be in vain.
+    """
+    seen = seen_through(view, source)
+    return seen is not None and all(passes(user, seen, users) for user in users[view] if isinstance(user, View))
+
+
+def seen_through(view: View, source: Shape) -> Shape | None:
+    """The source that view(broadcast(source)) repeats, if it repeats one."""
+    match view:
+        case Permute(_, order):
+            return tuple(source[axis] for axis in order)
+        case Slice(_, _, _, shape):
+            return tuple(1 if extent == 1 else cut for extent, cut in zip(source, shape, strict=True))
+        case Reshape(x, shape) if view.size:
+            return reshaped_source(source, x.shape, shape)
+    return None
 
 
 def are_parts(f: Map, users: Sequence[Node | None]) -> bool:
     """Slices that together have no more elements than f: moving them all in adds no work."""
     slices = [user for user in users if isinstance(user, Slice)]
     return len(slices) == len(users) and sum(s.size for s in slices) <= f.size
-
-
-def takes_reshape(x: Node, shape: Shape) -> bool:
-    """The reshape of this operand is again an operand that needs no memory of its own."""
-    if not isinstance(x, Broadcast):
-        return True
-    return x.size > 0 and reshaped_source(padded(x.x.shape, len(x.shape)), x.shape, shape) is not None
 
 
 def moved_inward(n: Node) -> Node:

@@ -8,8 +8,10 @@ object: neither needs a rule. Random draws keep their number and order: no rule 
 
 from __future__ import annotations
 
-from kernelwright.ir.nodes import Broadcast, Graph, Map, Node
-from kernelwright.ir.rewrite import Rule, rewrite
+from collections.abc import Sequence
+
+from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, View
+from kernelwright.ir.rewrite import Rule, first, rewrite
 from kernelwright.simplify import algebra, casts, clamps, constants, contractions, motion, scaling, views
 from kernelwright.simplify.motion import views_inward
 from kernelwright.simplify.ownership import with_copies
@@ -25,21 +27,20 @@ def simplify(graph: Graph) -> Graph:
             return with_copies(graph, settled)
 
 
-def keeping_shape(rule: Rule) -> Rule:
-    """A rule of scalars as a rule of Maps: a scalar left in place of a Map is spread to the Map's shape."""
+def first_of(kind: type[Node], rules: Sequence[Rule]) -> Rule:
+    """The first of these rules that fires, tried on one kind of node. A scalar in place of a tensor is spread."""
 
-    def kept(n: Node) -> Node | None:
-        result = rule(n) if isinstance(n, Map) else None
+    def rule(n: Node) -> Node | None:
+        result = first(rule(n) for rule in rules) if isinstance(n, kind) else None
         return result if result is None or result.shape == n.shape else Broadcast(result, n.shape)
 
-    return kept
+    return rule
 
 
 SCALAR_RULES = (*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES)
 RULES: tuple[Rule, ...] = (
     *constants.RULES,
-    *motion.RULES,
-    *(keeping_shape(rule) for rule in SCALAR_RULES),
-    *views.RULES,
-    *contractions.RULES,
+    first_of(Map, (*motion.RULES, *SCALAR_RULES)),
+    first_of(View, views.RULES),
+    first_of(Contract, contractions.RULES),
 )

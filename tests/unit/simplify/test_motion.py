@@ -81,6 +81,11 @@ def test_a_reshape_stays_over_an_operand_that_repeats_inside_the_joined_axes() -
     assert simplified(chain) == (chain,)
 
 
+def test_a_chain_of_views_of_which_one_cannot_move_stays_whole() -> None:
+    views = Reshape(Permute(fn("add", X, Broadcast(ROW, (4, 6))), (1, 0)), (24,))
+    assert simplified(fn("exp", views)) == (fn("exp", views),)
+
+
 def test_a_reshape_moves_over_an_operand_that_repeats_whole_axes() -> None:
     chain = fn("exp", Reshape(fn("add", Reshape(X, (2, 2, 6)), Broadcast(ROW, (2, 2, 6))), (4, 6)))
     assert simplified(chain) == (fn("exp", fn("add", X, Broadcast(ROW, (4, 6)))),)
