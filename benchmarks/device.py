@@ -1,4 +1,4 @@
-"""Problem files come in; for each, on this GPU: built, checked against float64, timed beside eager, torch.compile and the floor.
+"""Problem files come in; each is built, checked against float64 and timed on this GPU, beside eager and torch.compile.
 
     python benchmarks/device.py benchmarks/problems/relu.py ... --out results.jsonl
 
@@ -127,7 +127,8 @@ def imported(source: str, problem: Problem) -> Any:
     file = folder / f"{problem.name}_new.py"
     file.write_text(source)
     spec = importlib.util.spec_from_file_location(file.stem, file)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -146,7 +147,7 @@ def errors(problem: Problem, instance: Any, new: Any) -> dict[str, float]:
     torch.manual_seed(1)
     ours = leaves(new(*instance.inputs))
     for a, b in zip(eager, ours, strict=True):
-        assert a.shape == b.shape and a.dtype == b.dtype and a.device == b.device, "the output has another type"
+        assert (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device), "the output has another type"
     if count > 2_000_000_000:
         return {"ours_vs_eager": max(relative(b, a.double()) for a, b in zip(eager, ours, strict=True))}
     wide = instantiate(problem, 0, "cuda")
@@ -241,7 +242,8 @@ def environment(copy: float) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> None:
-    print(f"\n{'problem':<26}{'ours us':>10}{'eager':>8}{'compile':>9}{'copy%':>8}{'build s':>9}{'opt s':>7}  error ours/eager, graph")
+    titles = f"{'ours us':>10}{'eager':>8}{'compile':>9}{'copy%':>8}{'build s':>9}{'opt s':>7}"
+    print(f"\n{'problem':<26}{titles}  error ours/eager, graph")
     for row in rows:
         if "failed" in row:
             print(f"{row['problem']:<26}{row['failed'][:110]}")
@@ -250,7 +252,8 @@ def table(rows: list[dict[str, Any]]) -> None:
         speed = row["speedup"]
         error = "/".join(f"{v:.1e}" for v in row["error"].values())
         print(
-            f"{row['problem']:<26}{row['times_us']['ours']:>10.1f}{speed['eager']:>7.3f}x{speed.get('compile', 0):>8.3f}x"
+            f"{row['problem']:<26}{row['times_us']['ours']:>10.1f}"
+            f"{speed['eager']:>7.3f}x{speed.get('compile', 0):>8.3f}x"
             f"{max(shares):>8.1%}{row['build_s']:>9.2f}{row['optimize_s']:>7.1f}  {error} {row['graph_equal']}"
         )
 

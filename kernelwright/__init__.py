@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernelwright.pipeline import Result, optimize
+    from kernelwright.pipeline import optimize
+    from kernelwright.result import Result
 
 __all__ = ["Result", "__version__", "optimize"]
 

@@ -15,7 +15,7 @@ from kernelwright.errors import KernelwrightError
 
 if TYPE_CHECKING:
     from kernelwright.judge import Judgement
-    from kernelwright.pipeline import Result
+    from kernelwright.result import Result
 
 STAGES = ("capture", "simplify", "plan", "generate", "emit")
 
@@ -25,12 +25,13 @@ device_option = click.option(
 )  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on stdout.")
 precision_option = click.option(
-    "--precision", type=click.Choice(["reference", "ieee", "tf32", "bf16", "fp16"]), default="reference", show_default=True,
+    "--precision", type=click.Choice(["reference", "ieee", "tf32", "bf16", "fp16"]),
+    default="reference", show_default=True,
     help="What contractions may round to; reference: as accurate as the original under its own flags.",
 )  # fmt: skip
 
 
-class Seconds(click.ParamType):
+class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only in new versions of click
     """60, 60s, 2m"""
 
     name = "seconds"
@@ -61,7 +62,7 @@ def main() -> None:
 
 @main.command()
 @click.argument("model", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write ModelNew; MODEL_new.py by default.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where ModelNew goes; MODEL_new.py by default.")
 @device_option
 @precision_option
 @click.option("--budget", type=Seconds(), default="60s", show_default=True, help="Time for tuning and judging.")
@@ -102,7 +103,7 @@ def optimize(
 @precision_option
 @click.option("--budget", type=Seconds(), default="40s", show_default=True, help="Time for checking and timing.")
 @click.option("--no-timing", is_flag=True, help="Only whether it is right.")
-@click.option("--record", type=click.Path(path_type=Path), help="Write the whole record, with seeds and samples, as JSON.")
+@click.option("--record", type=click.Path(path_type=Path), help="Write the whole record as JSON.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
 @json_option
 def check(
@@ -123,7 +124,9 @@ def check(
         from kernelwright.load import load
 
         policy = Policy(budget_s=budget, precision=precision, timing=not no_timing)  # type: ignore[arg-type]
-        judgement = judge(load(model), extract(read_text(candidate), candidate.suffix), policy, resolve(device), progress)
+        judgement = judge(
+            load(model), extract(read_text(candidate), candidate.suffix), policy, resolve(device), progress
+        )
     if record is not None:
         record.write_text(json.dumps(judgement.record, indent=1))
     show_judgement(judgement, as_json)
@@ -167,7 +170,8 @@ def read_text(path: Path) -> str:
     from kernelwright.errors import UsageError
 
     if not path.is_file():
-        raise UsageError("there is no such file.", where=path, cure="Give the candidate's .py file, or an answer in .md or .txt.")
+        cure = "Give the candidate's .py file, or an answer in .md or .txt."
+        raise UsageError("there is no such file.", where=path, cure=cure)
     return path.read_text(encoding="utf-8", errors="replace")
 
 
@@ -183,7 +187,7 @@ def show_result(result: Result, target: Path, as_json: bool) -> None:
     if result.judgement is not None:
         out.print(judgement_view(result.judgement))
     else:
-        out.print(f"{result.device.name} is not in this machine: the kernels were generated and compiled, nothing was run.")
+        out.print(f"{result.device.name} is not in this machine: generated and compiled, nothing was run.")
     out.print(kernels_table(result.tuned))
     out.print(f"wrote {target}", soft_wrap=True)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +15,15 @@ from kernelwright.emit import emit
 from kernelwright.errors import NothingToDo
 from kernelwright.generate import Program, default_choices, generate
 from kernelwright.ir.text import graph_text
-from kernelwright.judge import Candidate, Judgement, Policy, judge
+from kernelwright.judge import Candidate, Policy, judge
 from kernelwright.load import Problem, load, problem_of
 from kernelwright.plan import plan
 from kernelwright.plan.text import plan_text
+from kernelwright.report.measured import measured_lines
+from kernelwright.result import Result
 from kernelwright.settings import Settings, read_settings
 from kernelwright.simplify import simplify
-from kernelwright.tune import Tuned, tune
+from kernelwright.tune import tune
 from kernelwright.tune.routes import choose_routes, without_losers
 
 if TYPE_CHECKING:
@@ -34,39 +35,6 @@ Progress = Callable[[str, float], None]
 
 # Of the whole budget, the part that tuning may spend; the judge has the rest.
 TUNING_SHARE = 0.3
-
-
-@dataclass(frozen=True)
-class Result:
-    """What `optimize` made: the emitted file, what the judge says of it, and what every stage made on the way."""
-
-    problem: Problem
-    device: Device
-    source: str
-    program: Program
-    tuned: tuple[Tuned, ...]
-    judgement: Judgement | None
-    dumps: dict[str, str] = field(repr=False)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def verdict(self) -> str | None:
-        """The judge's word; None for a device that is not here, on which nothing could be run."""
-        return None if self.judgement is None else str(self.judgement.verdict)
-
-    @property
-    def speedup(self) -> dict[str, float]:
-        """How many times faster than each baseline, as the median of paired ratios."""
-        if self.judgement is None:
-            return {}
-        return {name: interval.median for name, interval in self.judgement.speedup.items()}
-
-    @cached_property
-    def module(self) -> nn.Module:
-        """A ModelNew built from the emitted source, on the device it was planned for, weights as the problem makes them."""
-        from kernelwright.load import candidate_module
-
-        return candidate_module(self.problem, self.source, self.device.torch_name)
 
 
 def optimize(
@@ -108,8 +76,6 @@ def optimize(
 
 def judged(result: Result, policy: Policy, stages: Stages, progress: Progress | None) -> Result:
     """The result with the judge's word, and the emitted file with the measured figures in its docstring."""
-    from kernelwright.report.measured import measured_lines
-
     candidate = Candidate(result.source, result.problem.name)
     judgement = stages.run("judge", lambda: judge(result.problem, candidate, policy, result.device, progress))
     source = emit(result.program, result.problem, measured_lines(judgement, result.tuned))
@@ -123,6 +89,14 @@ def refuse_if_nothing_to_do(problem: Problem, kernels: Sequence[object]) -> None
             where=problem.path,
             cure="Run it as it is. `kernelwright explain` shows the graph.",
         )
+
+
+def planned_program(path: str | Path, device: Device) -> Program:
+    """A model file as generated for a device by the cost model alone: nothing is measured."""
+    problem = load(path)
+    graph = simplify(capture(problem))
+    planned = plan(graph, choose_routes(graph, replace(device, present=False), 0.0, read_settings()))
+    return generate(planned, default_choices(planned, device), device)
 
 
 def explained(path: str | Path, device: str, after: str) -> dict[str, str]:

@@ -85,7 +85,7 @@ def kernels_sections(program: Program, problem: Problem) -> list[str]:
     return [
         f'KERNELS = r"""\n{program.text}"""',
         BUILD[program.target],
-        f"# The kernels behind each entry of the library, in the order it runs them.\nENTRIES = {entries_text(entries)}",
+        f"# The kernels behind each entry of the library, in the order they run.\nENTRIES = {entries_text(entries)}",
         LOAD[program.target].format(name=name),
         LAUNCH[program.target],
         *([PACK] if any(b.packed_from is not None for launch in program.launches for b in launch.pointers) else []),
@@ -112,14 +112,16 @@ def build(name, source):
     major, minor = torch.cuda.get_device_capability()
     arch = f"{{major}}{{minor}}a" if major == 9 else f"{{major}}{{minor}}"
     flags = {double_quoted(CUDA_COMPILE_FLAGS)} + [f"-gencode=arch=compute_{{arch}},code=sm_{{arch}}"]
-    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in inspect.signature(load_inline).parameters else {{}}
+    known = inspect.signature(load_inline).parameters
+    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in known else {{}}
     path = load_inline(name, "", source, extra_cuda_cflags=flags, is_python_module=False, **fast)
     return ctypes.CDLL(path or next(p for p in torch.ops.loaded_libraries if name in p))''',
     "cpu": f'''\
 def build(name, source):
     """Compile without PyTorch's headers: about 1 s instead of about 30. OpenMP's symbols are those PyTorch loaded."""
     flags = {double_quoted(CPU_COMPILE_FLAGS)}
-    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in inspect.signature(load_inline).parameters else {{}}
+    known = inspect.signature(load_inline).parameters
+    fast = {{"no_implicit_headers": True}} if "no_implicit_headers" in known else {{}}
     path = load_inline(name, source, extra_cflags=flags, is_python_module=False, **fast)
     return ctypes.CDLL(path or next(p for p in torch.ops.loaded_libraries if name in p))''',
 }
@@ -172,7 +174,9 @@ def packed(model, entry, weight, size):
 # PyTorch 2.4 gave is_autocast_enabled an argument and deprecated the function for the CPU.
 AUTOCAST = {
     "cuda": "torch.is_autocast_enabled()",
-    "cpu": 'torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()',
+    "cpu": (
+        'torch.is_autocast_enabled("cpu") if hasattr(torch, "get_autocast_dtype") else torch.is_autocast_cpu_enabled()'
+    ),
 }
 
 WHY_NOT = '''\
@@ -370,7 +374,7 @@ def planned(self, arguments, values=()):
     reason = why_not(self, arguments, values)
     if reason and not ModelNew.warned:
         ModelNew.warned = True
-        warnings.warn(f"ModelNew runs the original forward: {reason}. Run kernelwright on what you serve.", stacklevel=3)
+        warnings.warn(f"ModelNew runs the original forward: {reason}. Plan for what you serve.", stacklevel=3)
     return reason is None'''
 
 

@@ -17,7 +17,7 @@ def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> st
     done = [line for number, source in enumerate(program.sources) for line in kernel_lines(number, source)]
     left = library_lines(program)
     lines = [
-        f"ModelNew for {problem.path.name}. Written by kernelwright; needs PyTorch 2.0 or newer and {NEEDS[program.target]}, nothing else.",
+        f"ModelNew for {problem.path.name}. Written by kernelwright; needs PyTorch 2.0+ and {NEEDS[program.target]}.",
         "",
         "What was done",
         *(f"  {line}" for line in (*done, *left)),
@@ -47,8 +47,9 @@ def product_lines(number: int, source: Source, core: Product) -> list[str]:
     packed = "the weight is packed once and again when it changes" if core.constant else "operands are packed each call"
     return [
         f"kernel {number}  {source.formula}",
-        f"          product of {sizes}{after}; float32 as pairs of float16, three tensor-core products, summed in",
-        f"          float32 every {getattr(source.choice, 'promote', 64)} of k; {packed}",
+        f"          product of {sizes}{after}",
+        "          arithmetic: float32 as pairs of float16, three tensor-core products, summed in float32 every",
+        f"          {getattr(source.choice, 'promote', 64)} of k; {packed}",
     ]
 
 

@@ -11,7 +11,6 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
-    Input,
     Node,
     Opaque,
     Param,
@@ -84,10 +83,12 @@ class Expressions:
             case Const(value, dtype):
                 return f"torch.tensor({python(value)}, dtype=torch.{dtype.name}, device={self.device})"
             case Table(values, shape, dtype):
-                flat = f"torch.tensor([{', '.join(map(python, values))}], dtype=torch.{dtype.name}, device={self.device})"
+                numbers_ = ", ".join(map(python, values))
+                flat = f"torch.tensor([{numbers_}], dtype=torch.{dtype.name}, device={self.device})"
                 return flat if shape == (len(values),) else f"{flat}.reshape({tuple_text(shape)})"
             case Broadcast(Const(value, dtype), shape):
-                return f"torch.full({tuple_text(shape)}, {python(value)}, dtype=torch.{dtype.name}, device={self.device})"
+                kind = f"dtype=torch.{dtype.name}, device={self.device}"
+                return f"torch.full({tuple_text(shape)}, {python(value)}, {kind})"
             case Reshape(x, shape):
                 return f"{self.of(x)}.reshape({numbers(shape)})"
             case Permute(x, order):
@@ -171,7 +172,7 @@ def matmul_form(a: str, b: str, result: str) -> tuple[str | None, str | None]:
     batch = result[:-2]
     if len(result) < 2 or len(a) < 2 or len(b) < 2:
         return None, None
-    x, z = result[-2:]
+    x, z = result[-2], result[-1]
     summed = [label for label in a if label in b and label not in result]
     if len(summed) != 1 or a[:-2] != batch or b[:-2] not in ("", batch):
         return None, None
@@ -220,5 +221,3 @@ def slices(start: Shape, step: Shape, shape: Shape, whole: Shape) -> str:
     while len(texts) > 1 and texts[-1] == ":":
         texts.pop()
     return ", ".join(texts)
-
-

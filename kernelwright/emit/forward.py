@@ -67,16 +67,14 @@ class ForwardWriter:
 
     def library_lines(self, step: Library) -> list[str]:
         call = self.expressions.call(step)
-        if len(step.results) == 1 or step.in_place or step.results[1:] == (None,) and "F.dropout" in call:
+        if len(step.results) == 1 or step.in_place or (step.results[1:] == (None,) and "F.dropout" in call):
             (first, *_) = step.results
             dense = made_dense(first) if first is not None and self.is_read_by_kernel(first) else ""
             return [f"{first.name} = {call}{dense}" if first is not None else call]
         names = [result.name if result is not None else "_" for result in step.results]
         lines = [f"{', '.join(names)} = {call}"]
-        for result in step.results:
-            if result is not None and self.is_read_by_kernel(result):
-                lines.append(f"{result.name} = {result.name}{made_dense(result)}")
-        return lines
+        read = [r for r in step.results if r is not None and self.is_read_by_kernel(r)]
+        return lines + [f"{r.name} = {r.name}{made_dense(r)}" for r in read]
 
     def is_read_by_kernel(self, buffer: Buffer) -> bool:
         return any(buffer in launch.pointers for launch in self.program.launches)

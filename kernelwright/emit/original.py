@@ -98,7 +98,8 @@ def signature_of(forward: ast.FunctionDef) -> str:
 
 def defaults_of(forward: ast.FunctionDef, names: list[str]) -> tuple[tuple[str, str], ...]:
     values = forward.args.defaults
-    return tuple((name, ast.unparse(value)) for name, value in zip(names[len(names) - len(values) :], values, strict=True))
+    last = names[len(names) - len(values) :]
+    return tuple((name, ast.unparse(value)) for name, value in zip(last, values, strict=True))
 
 
 def kept_text(source: str, tree: ast.Module) -> str:

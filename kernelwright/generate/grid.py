@@ -1,10 +1,10 @@
 """A `Region` comes in; how a kernel walks over it, with as few axes as possible, goes out.
 
-    Rows    rows and columns: vectors run along the columns. What the CPU always does.
-    Flat    one long row, for rows that vectors do not divide: dense operands are read in vectors across the ends of
-            rows, and the coordinates of the others are computed for each element.
-    Tiles   rows, depth and columns: an operand whose neighbours lie along the depth, while results lie along the
-            columns, is turned around in shared memory.
+Rows    rows and columns: vectors run along the columns. What the CPU always does.
+Flat    one long row, for rows that vectors do not divide: dense operands are read in vectors across the ends of
+        rows, and the coordinates of the others are computed for each element.
+Tiles   rows, depth and columns: an operand whose neighbours lie along the depth, while results lie along the
+        columns, is turned around in shared memory.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def rows_grid(region: Region) -> Grid:
 
 
 def merged_axes(shape: Shape, strides: list[Shape]) -> list[tuple[int, Shape]]:
-    """(extent, stride of each operand), outermost first: neighbours merge where one stride walks through both for all."""
+    """(extent, stride of each operand), outermost first; neighbours merge where one stride serves both, for all."""
     axes: list[tuple[int, Shape]] = []
     for axis, extent in enumerate(shape):
         if extent == 1:

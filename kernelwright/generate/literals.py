@@ -8,11 +8,11 @@ import struct
 from kernelwright.ir.dtypes import DType
 
 CPP_KEYWORDS = frozenset(
-    "alignas alignof and asm auto bool break case catch char class concept const constexpr continue decltype default "
-    "delete do double else enum explicit export extern false float for friend goto if inline int long mutable namespace "
-    "new noexcept not nullptr operator or private protected public register requires return short signed sizeof static "
-    "struct switch template this throw true typedef typename union unsigned using virtual void volatile while xor half "
-    "row column args stream device load store Index N Args Operands".split()
+    "alignas alignof and asm auto bool break case catch char class concept const constexpr continue decltype "
+    "default delete do double else enum explicit export extern false float for friend goto if inline int long "
+    "mutable namespace new noexcept not nullptr operator or private protected public register requires return "
+    "short signed sizeof static struct switch template this throw true typedef typename union unsigned using "
+    "virtual void volatile while xor half row column args stream device load store Index N Args Operands".split()
 )
 
 
@@ -53,7 +53,7 @@ def double_literal(value: float) -> str:
 
 
 def with_point(digits: str) -> str:
-    """1 -> 1.0: a literal without a point or an exponent would be an integer. 2e+01 -> 20.0: an exponent only where it helps."""
+    """1 -> 1.0, since without a point or an exponent it would be an integer; 2e+01 -> 20.0, which reads better."""
     if "e" in digits and 1e-4 <= abs(float(digits)) < 1e9:
         digits = repr(float(digits))
     return digits if any(c in digits for c in ".e") else f"{digits}.0"

@@ -291,14 +291,14 @@ class FlatWriter(RowsWriter):
             if stride and extent > 1:
                 shifted = "e" if below == 1 else f"e / {below}"
                 coordinate = f"{shifted} % {extent}" if above else shifted
-                wide = coordinate if self.grid.wide_index else f"int64_t({coordinate})"
-                terms.append(coordinate if stride == 1 else f"{wide} * {stride}" if not self.grid.wide_index else f"({wide}) * {stride}")
+                wide = f"({coordinate})" if self.grid.wide_index else f"int64_t({coordinate})"
+                terms.append(coordinate if stride == 1 else f"{wide} * {stride}")
             below *= extent
         return list(reversed(terms))
 
 
 class TilesWriter(Writer):
-    """Operands that lie along the depth go through a tile in shared memory; everything else is read where it is used."""
+    """Operands that lie along the depth go through a tile in shared memory; the others are read where they are used."""
 
     def extents(self) -> str:
         return f"rows = {self.grid.rows}, depth = {self.grid.depth}, columns = {self.grid.columns}"
@@ -328,7 +328,7 @@ class TilesWriter(Writer):
             "",
             "    template <int N, typename Tile>",
             "    KW_DEVICE static void keep(Tile& tile, const Turned<N>& x, int p, int q) {",
-            *(f"        KW_LANES for (int i = 0; i < N; ++i) tile.{name}[q][p + i] = x.{name}[i];" for name, _ in turned),
+            *(f"        KW_LANES for (int i = 0; i < N; ++i) tile.{n}[q][p + i] = x.{n}[i];" for n, _ in turned),
             "    }",
             "",
             "    template <int N, typename Tile>",
@@ -415,5 +415,3 @@ def unwrapped(text: str) -> str:
         if depth == 0 and i < len(text) - 1:
             return text
     return text[1:-1]
-
-

@@ -1,1 +1,1 @@
-"""The hand-written kernels. X.py says when a template applies, its configs and their cost; X.cuh or X.hpp is the kernel."""
+"""The hand-written kernels. X.py: when a template applies, its configs and their cost. X.cuh, X.hpp: the kernel."""

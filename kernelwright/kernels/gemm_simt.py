@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, bytes_moved, constants
+from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, beside_us, constants, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
 __all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
@@ -14,18 +14,20 @@ __all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
 HEADER = "gemm_simt.cuh"
 CPP_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
-# k up to which sums of tile_k products are added up by themselves: an order with less rounding error than cuBLAS's, for
-# an eighth more additions that hide behind memory traffic at such k.
+# k up to which every 8 products are added up by themselves: an order with less rounding error than cuBLAS's, for an
+# eighth more additions that hide behind memory traffic at such k.
 BLOCKED_K = 128
 
-# What the main loop reaches of the device's float32 rate: the share of multiply-adds among its instructions.
-REACHED = {(128, 128): 0.80, (64, 64): 0.60}
-TILE_OVERHEAD_US = 2.0
+# Tiles, and what the main loop is expected to reach of the device's float32 rate: of its instructions, 84% and 73%
+# multiply.
+TILES = {(128, 128, 8): 0.88, (64, 64, 16): 0.65}
+# Starting and storing a tile, beside the other tiles of its multiprocessor.
+TILE_OVERHEAD_US = {(128, 128, 8): 1.0, (64, 64, 16): 0.3}
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """tile_m x tile_n results of a block of 256 threads; blocked: short sums added up by themselves."""
+    """tile_m x tile_n results of a block of 256 threads; blocked: 8 products at a time added up by themselves."""
 
     tile_m: int
     tile_n: int
@@ -40,8 +42,10 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if gemm.a.dtype not in CPP_TYPE or gemm.w.dtype not in CPP_TYPE:
         return f"it reads float32, float16 and bfloat16; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
-    if (config.tile_m, config.tile_n) not in REACHED:
-        return f"there is no {config.tile_m} x {config.tile_n} tile."
+    if (config.tile_m, config.tile_n, config.tile_k) not in TILES:
+        return f"there is no {config.tile_m} x {config.tile_n} tile of {config.tile_k} of k."
+    if config.blocked and config.tile_m > 64:
+        return "short sums take as many registers again, which only the 64 x 64 tile has left."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if max(gemm.m, gemm.n, gemm.k) >= 2**31:
@@ -53,7 +57,7 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
     blocked = gemm.k <= BLOCKED_K
-    space = [Config(128, 128, 8, blocked, vector), Config(64, 64, 16, blocked, vector)]
+    space = [Config(*tile, blocked, vector) for tile in TILES]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -63,28 +67,27 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Rounds of tiles at the expected rate, or the bytes."""
+    """Rounds of tiles at the expected rate, beside the bytes."""
+    tile = (config.tile_m, config.tile_n, config.tile_k)
     tiles = gemm.batches * math.ceil(gemm.m / config.tile_m) * math.ceil(gemm.n / config.tile_n)
-    rate = device.peaks.float32 * 1e6 / device.multiprocessors * REACHED[config.tile_m, config.tile_n]
-    extra = 1 + 1 / config.tile_k if config.blocked else 1.0
-    tile_us = 2 * config.tile_m * config.tile_n * gemm.k * extra / rate + TILE_OVERHEAD_US
-    blocks_at_once = device.multiprocessors * (1 if config.tile_m == 128 else 2)
-    rounds = math.ceil(tiles / blocks_at_once) * blocks_at_once / device.multiprocessors
-    return LAUNCH_US + max(rounds * tile_us, bytes_moved(gemm) / device.copy_gbps / 1e3)
+    rate = device.peaks.float32 * 1e6 / device.multiprocessors * TILES[tile]
+    additions = 9 / 8 if config.blocked else 1.0
+    tile_us = 2 * config.tile_m * config.tile_n * gemm.k * additions / rate + TILE_OVERHEAD_US[tile]
+    rounds = math.ceil(tiles / device.multiprocessors)
+    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream); it needs no workspace."""
-    thread = 8 if config.tile_m == 128 else 4
     members = constants(
         {
             "tile_m": config.tile_m,
             "tile_n": config.tile_n,
             "tile_k": config.tile_k,
-            "thread_m": thread,
-            "thread_n": thread,
             "a_along_k": _along_k(gemm.a),
             "w_along_k": _along_k(gemm.w),
+            "a_width": _width(gemm.a, gemm.m, gemm.k),
+            "w_width": _width(gemm.w, gemm.n, gemm.k),
             "blocked": config.blocked,
             "vector": config.vector,
         }
@@ -104,7 +107,16 @@ extern "C" int {name}(const void* a, const void* w, void*, const {epilogue}::Arg
 
 
 def _along_k(operand: Operand) -> bool:
-    return operand.k_pitch <= operand.row_pitch
+    return operand.k_pitch == 1 or operand.k_pitch <= operand.row_pitch
+
+
+def _width(operand: Operand, rows: int, k: int) -> int:
+    """Elements of one load: 4 if every line of the operand starts and ends at a multiple of 4, else 1."""
+    along, across, length = (
+        (operand.k_pitch, operand.row_pitch, k) if _along_k(operand) else (operand.row_pitch, operand.k_pitch, rows)
+    )
+    whole = all(pitch % 4 == 0 for pitch in (across, operand.batch_pitch, length))
+    return 4 if along == 1 and whole and operand.aligned else 1
 
 
 def _operand(name: str, operand: Operand) -> str:

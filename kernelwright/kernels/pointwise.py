@@ -83,9 +83,10 @@ def why_no_tile(config: TileConfig, work: Work, device: Device) -> str | None:
         return "no operand needs to be turned around."
     smem = config.columns * (config.levels + 1) * max(work.itemsizes) * work.operands
     if smem > 48 * 1024:
-        return f"tiles of {config.levels} by {config.columns} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
+        tile = f"{config.levels} by {config.columns}"
+        return f"tiles of {tile} need {smem:,} B of shared memory; a block has 49,152 B without asking for more."
     if config.levels * config.columns % (config.lanes * config.threads):
-        return f"{config.threads} threads of {config.lanes} lanes do not share {config.levels} by {config.columns} evenly."
+        return f"{config.threads} threads do not share {config.levels} by {config.columns} evenly."
     if config.lanes * max(work.itemsizes) > device.vector_bytes:
         return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than one {device.vector_bytes} B load."
     if work.columns % config.lanes or work.depth % config.lanes:
@@ -138,7 +139,10 @@ def cost_us(config: PointwiseConfig, work: Work, device: Device) -> float:
     if isinstance(config, CpuConfig):
         return floor_us(work, device)
     item = max(work.itemsizes)
-    each = config.levels * config.columns / config.threads if isinstance(config, TileConfig) else config.lanes * config.vectors
+    if isinstance(config, TileConfig):
+        each = config.levels * config.columns / config.threads
+    else:
+        each = config.lanes * config.vectors
     blocks_each = max(1, device.max_threads_per_multiprocessor // config.threads)
     in_flight = device.multiprocessors * blocks_each * config.threads * each * item
     shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)

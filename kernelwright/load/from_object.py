@@ -18,7 +18,14 @@ from kernelwright.load.instantiate import instantiate
 from kernelwright.load.problem import Problem, load
 
 # What a class written in a notebook may rely on besides itself.
-USUAL_IMPORTS = "import math\n\nimport torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nfrom torch import Tensor\n"
+USUAL_IMPORTS = """\
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch import Tensor
+"""
 
 
 def problem_of(model: ModuleType | nn.Module, inputs: Sequence[Any] | None) -> Problem:
@@ -42,7 +49,8 @@ def described(model: nn.Module, inputs: Sequence[Any]) -> Problem:
     source = class_source(kind)
     alias = "" if kind.__name__ == "Model" else f"\n\nModel = {kind.__name__}\n"
     made = ", ".join(input_text(value) for value in inputs)
-    functions = f"\n\ndef get_inputs():\n    return [{made}]\n\n\ndef get_init_inputs():\n    return {init_text(model)}\n"
+    inputs_text = f"\n\ndef get_inputs():\n    return [{made}]\n"
+    functions = f"{inputs_text}\n\ndef get_init_inputs():\n    return {init_text(model)}\n"
     path = Path(inspect.getsourcefile(kind) or f"{kind.__name__}.py")
     return Problem(kind.__name__, source + alias + functions, path)
 

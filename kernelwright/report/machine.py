@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelwright.judge import Interval, Judgement
-    from kernelwright.pipeline import Result
+    from kernelwright.result import Result
 
 
 def judgement_object(judgement: Judgement) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from kernelwright.tune import Tuned
 def measured_lines(judgement: Judgement, tuned: Sequence[Tuned]) -> list[str]:
     environment = judgement.environment
     where = ", ".join(str(environment[key]) for key in ("device", "torch", "date") if environment.get(key))
-    lines = [f"verdict {judgement.verdict}{f', {judgement.speed}' if judgement.speed else ''}{f' on {where}' if where else ''}"]
+    speed = f", {judgement.speed}" if judgement.speed else ""
+    lines = [f"verdict {judgement.verdict}{speed}{f' on {where}' if where else ''}"]
     lines += [
         f"{name}: {interval.median:.2f}x faster (95% interval {interval.low:.2f} to {interval.high:.2f})"
         for name, interval in judgement.speedup.items()

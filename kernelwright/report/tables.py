@@ -48,7 +48,8 @@ def times_table(judgement: Judgement) -> Table:
     for name, interval in judgement.times_us.items():
         ratio = judgement.speedup.get(name)
         faster = "" if ratio is None else f"{ratio.median:.2f}x faster ({ratio.low:.2f} to {ratio.high:.2f})"
-        table.add_row(name, time_text(interval.median), f"{time_text(interval.low)} to {time_text(interval.high)}", faster)
+        spread = f"{time_text(interval.low)} to {time_text(interval.high)}"
+        table.add_row(name, time_text(interval.median), spread, faster)
     return table
 
 
@@ -66,7 +67,7 @@ def evidence_lines(judgement: Judgement) -> list[Text]:
 def kernels_table(rows: Sequence[Tuned]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
     for title in ("kernel", "time", "floor", "of floor", "config", "from"):
-        table.add_column(title, justify="right" if title in ("time", "floor", "of floor") else "left")
+        table.add_column(title, justify="right" if title in ("time", "floor", "of floor") else "left", no_wrap=True)
     for row in rows:
         measured = row.median_us is not None
         table.add_row(

@@ -1,4 +1,4 @@
-"""A `Graph` and a GPU come in; the convolutions that the library runs faster in channels-last order go out, measured."""
+"""A `Graph` and a GPU come in; the convolutions that the library runs faster in channels-last order go out."""
 
 from __future__ import annotations
 

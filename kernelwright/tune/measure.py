@@ -120,9 +120,7 @@ def random_tensor(extent: int, buffer: Buffer, device: str) -> Any:
     return torch.randint(0, 2, (extent,), dtype=torch.int32, device=device).to(dtype)
 
 
-def cpu_runs(
-    sources: Sequence[Source], tensors: dict[str, Any], settings: Settings
-) -> list[Callable[[], None] | None]:
+def cpu_runs(sources: Sequence[Source], tensors: dict[str, Any], settings: Settings) -> list[Callable[[], None] | None]:
     """Each config in a library of its own, built in parallel."""
     texts = []
     pointers: tuple[Buffer, ...] = ()
@@ -166,9 +164,7 @@ def with_sources(buffers: Sequence[Buffer]) -> list[Buffer]:
     return [b for buffer in buffers for b in (buffer, buffer.packed_from) if b is not None]
 
 
-def product_run(
-    library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], device: Device
-) -> Callable[[], None]:
+def product_run(library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], device: Device) -> Callable[[], None]:
     import torch
 
     def address(buffer: Buffer) -> ctypes.c_void_p:

@@ -45,7 +45,8 @@ def promising(kernel: Kernel, device: Device) -> bool:
     fitting = gemm_sm90.configs(gemm, device)
     if not fitting:
         return False
-    library = max(gemm.flops / (device.peaks.float32 * LIBRARY_SHARE) / 1e6, kernel.bytes_moved / device.copy_gbps / 1e3)
+    compute_us = gemm.flops / (device.peaks.float32 * LIBRARY_SHARE) / 1e6
+    library = max(compute_us, kernel.bytes_moved / device.copy_gbps / 1e3)
     return gemm_sm90.cost_us(fitting[0], gemm, device) < CLEARLY_FASTER * (library + LIBRARY_LAUNCH_US)
 
 

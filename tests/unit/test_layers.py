@@ -13,8 +13,8 @@ PACKAGE = Path(kernelwright.__file__).parent
 LAYERS = (
     *("errors", "settings", "device", "flags"),
     *("ir", "load", "capture", "simplify", "plan", "kernels", "generate", "emit"),
-    *("build", "judge", "tune", "report"),
-    *("doctor", "pipeline", "suite", "cli"),
+    *("build", "doctor", "judge", "tune", "result", "report"),
+    *("pipeline", "suite", "cli"),
     *("__init__", "__main__"),
 )
 RANK = {layer: rank for rank, layer in enumerate(LAYERS)}

@@ -1,7 +1,8 @@
 // C = Epilogue(A W^T) in IEEE float32 on the CUDA cores: any sizes, strides and batch; float32, float16 or bfloat16 in.
 //
 // The fallback of every other kernel and the fastest one for k under about 32. Tiles go through shared memory with k
-// outermost; the next tile travels in registers while this one is multiplied.
+// outermost. The next tile travels in registers while this one is multiplied, and the values of the next step of k are
+// read from shared memory while those of this one are multiplied, also across the border between two tiles.
 #pragma once
 
 #include "gemm_epilogue.cuh"
@@ -15,10 +16,11 @@ struct DefaultConfig {
     using AType = float;
     using WType = float;
     static constexpr int tile_m = 128, tile_n = 128, tile_k = 8;
-    static constexpr int thread_m = 8, thread_n = 8;  // results of one thread, a multiple of 4 each way
-    static constexpr bool a_along_k = true;           // neighbours in memory are neighbours along k, else along m or n
+    static constexpr bool a_along_k = true;  // neighbours in memory are neighbours along k, else along m or n
     static constexpr bool w_along_k = true;
-    static constexpr bool blocked = false;  // add up each tile_k products by themselves: less rounding error
+    static constexpr int a_width = 4;       // elements of one load: 4 where rows are aligned to them, else 1
+    static constexpr int w_width = 4;
+    static constexpr bool blocked = false;  // add up every 8 products by themselves: less rounding error
     static constexpr int vector = 4;        // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
 };
 
@@ -33,27 +35,48 @@ struct Problem {
 };
 
 constexpr int threads = 256, raster = 16;
+constexpr int short_sum = 8;  // products that a `blocked` config adds up by themselves
+
+// Warps lie 4 down and 2 across a tile, the lanes of a warp 4 down and 8 across: the 16-byte reads of a warp from one
+// line of W are 128 bytes, and a warp stores whole lines of 128 bytes.
+constexpr int warps_down = 4, lanes_down = 4, warps_across = 2, lanes_across = 8;
+
+template <class Config> struct Sizes {
+    static constexpr int thread_m = Config::tile_m / (warps_down * lanes_down);
+    static constexpr int thread_n = Config::tile_n / (warps_across * lanes_across);
+    // On a multiprocessor, to cover latency; more would spill.
+    static constexpr int blocks_at_once = Config::blocked || thread_m * thread_n > 16 ? 2 : 3;
+    static_assert(thread_m % 4 == 0 && thread_n % 4 == 0, "a thread's results are a multiple of 4 each way");
+    static_assert(!Config::blocked || thread_m * thread_n <= 16, "short sums take as many registers again");
+    static_assert(!Config::blocked || Config::tile_k % short_sum == 0, "a tile is whole short sums");
+};
 
 KW_DEVICE float as_float(float x) { return x; }
 KW_DEVICE float as_float(__half x) { return __half2float(x); }
 KW_DEVICE float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-// Tiles of one operand on their way from global to shared memory. A thread carries `count` elements of each: in one
-// column of k with rows `step` apart, or in one row with k `step` apart, whichever makes a warp read neighbours.
-template <class T, int Rows, int TileK, bool AlongK> struct Carrier {
-    static constexpr int count = Rows * TileK / threads, step = AlongK ? threads / TileK : threads / Rows;
+template <class T, int Width> struct alignas(sizeof(T) * Width) Load {
+    T values[Width];
+};
+
+// Tiles of one operand on their way from global to shared memory. A thread carries `count` loads of `Width` elements
+// that are neighbours in memory, in rows (or steps of k) `step` apart.
+template <class T, int Rows, int TileK, bool AlongK, int Width> struct Carrier {
+    static constexpr int loads_of_line = (AlongK ? TileK : Rows) / Width;
+    static constexpr int step = threads / loads_of_line, count = Rows * TileK / (threads * Width);
     static constexpr int pitch = Rows + 4;  // + 4: the stores of a warp fall into all banks
-    static_assert(threads % TileK == 0 && threads % Rows == 0, "a thread stays in one column or one row");
+    static_assert(threads % loads_of_line == 0 && count >= 1, "a thread stays in one place of every line it loads");
     using Tile = float[TileK][pitch];
 
     const T* next;
     int64_t pitch_of_step, pitch_of_tile;
     int row, k, rows_left, k_left;  // row, k: of the thread's first element in a tile
-    float held[count];
+    float held[count][Width];
 
     KW_DEVICE Carrier(const Operand& operand, int batch, int first_row, int rows, int k_count) {
-        row = AlongK ? threadIdx.x / TileK : threadIdx.x % Rows;
-        k = AlongK ? threadIdx.x % TileK : threadIdx.x / Rows;
+        const int along = threadIdx.x % loads_of_line * Width, across = threadIdx.x / loads_of_line;
+        row = AlongK ? across : along;
+        k = AlongK ? along : across;
         rows_left = rows - first_row - row, k_left = k_count - k;
         next = (const T*)operand.data + batch * operand.batch_pitch + (first_row + row) * operand.row_pitch +
                k * operand.k_pitch;
@@ -64,36 +87,67 @@ template <class T, int Rows, int TileK, bool AlongK> struct Carrier {
 #pragma unroll
         for (int i = 0; i < count; i++) {
             const bool inside = AlongK ? i * step < rows_left && 0 < k_left : 0 < rows_left && i * step < k_left;
-            held[i] = inside ? as_float(next[i * pitch_of_step]) : 0.f;
+            Load<T, Width> load = {};
+            if (inside) load = *(const Load<T, Width>*)(next + i * pitch_of_step);
+#pragma unroll
+            for (int j = 0; j < Width; j++) held[i][j] = as_float(load.values[j]);
         }
         next += pitch_of_tile, k_left -= TileK;
     }
     KW_DEVICE void deliver(Tile& tile) const {
 #pragma unroll
-        for (int i = 0; i < count; i++) tile[AlongK ? k : k + i * step][AlongK ? row + i * step : row] = held[i];
+        for (int i = 0; i < count; i++) {
+            if constexpr (AlongK) {
+#pragma unroll
+                for (int j = 0; j < Width; j++) tile[k + j][row + i * step] = held[i][j];
+            } else {
+#pragma unroll
+                for (int j = 0; j < Width; j++) tile[k + i * step][row + j] = held[i][j];  // one store of 16 bytes
+            }
+        }
     }
 };
 
-// A thread's rows (or columns) are groups of 4, spread so that a warp's 16-byte reads do not collide.
-template <int Count, int Tile> KW_DEVICE int group_start(int group, int thread) {
-    return group * (Tile / (Count / 4)) + thread * 4;
-}
-
-template <int Count, int Tile> KW_DEVICE void read(float (&values)[Count], const float* line, int thread) {
+// A thread's rows (or columns) are groups of 4 that lie 4 * Lanes apart.
+template <int Count, int Lanes> KW_DEVICE void read(float (&values)[Count], const float* line) {
 #pragma unroll
     for (int g = 0; g < Count / 4; g++) {
-        const float4 v = *(const float4*)(line + group_start<Count, Tile>(g, thread));
+        const float4 v = *(const float4*)(line + g * 4 * Lanes);
         values[g * 4] = v.x, values[g * 4 + 1] = v.y, values[g * 4 + 2] = v.z, values[g * 4 + 3] = v.w;
     }
 }
 
+// Sums of one thread. Where Blocked, every `short_sum` products are added up by themselves first.
+template <int M, int N, bool Blocked> struct Sums {
+    float total[M][N], part[Blocked ? M : 1][Blocked ? N : 1];
+
+    KW_DEVICE Sums() {
+#pragma unroll
+        for (int i = 0; i < M; i++)
+#pragma unroll
+            for (int j = 0; j < N; j++) total[i][j] = 0.f;
+    }
+    KW_DEVICE void add(const float (&row)[M], const float (&column)[N], int step) {
+#pragma unroll
+        for (int i = 0; i < M; i++)
+#pragma unroll
+            for (int j = 0; j < N; j++) {
+                if constexpr (!Blocked) {
+                    total[i][j] = fmaf(row[i], column[j], total[i][j]);
+                } else {
+                    part[i][j] = step % short_sum == 0 ? row[i] * column[j] : fmaf(row[i], column[j], part[i][j]);
+                    if (step % short_sum == short_sum - 1) total[i][j] += part[i][j];
+                }
+            }
+    }
+};
+
 template <class Config, class Epilogue>
-__global__ void __launch_bounds__(threads, 1)
+__global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
     multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
-    constexpr int TM = Config::thread_m, TN = Config::thread_n, across = Config::tile_n / TN;
-    static_assert((Config::tile_m / TM) * across == threads, "one thread for each thread_m x thread_n results");
-    using A = Carrier<typename Config::AType, Config::tile_m, Config::tile_k, Config::a_along_k>;
-    using W = Carrier<typename Config::WType, Config::tile_n, Config::tile_k, Config::w_along_k>;
+    constexpr int TM = Sizes<Config>::thread_m, TN = Sizes<Config>::thread_n, tile_k = Config::tile_k;
+    using A = Carrier<typename Config::AType, Config::tile_m, tile_k, Config::a_along_k, Config::a_width>;
+    using W = Carrier<typename Config::WType, Config::tile_n, tile_k, Config::w_along_k, Config::w_width>;
     __shared__ __align__(16) typename A::Tile a_tile[2];
     __shared__ __align__(16) typename W::Tile w_tile[2];
 
@@ -103,64 +157,54 @@ __global__ void __launch_bounds__(threads, 1)
               inside = blockIdx.x - strip * strip_tiles;
     const int height = min(raster, tiles_m - strip * raster);
     const int first_n = inside / height * Config::tile_n, first_m = (strip * raster + inside % height) * Config::tile_m;
-    const int x = threadIdx.x % across, y = threadIdx.x / across;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int x = warp % warps_across * lanes_across * TN + lane % lanes_across * 4;  // first column and row in the tile
+    const int y = warp / warps_across * lanes_down * TM + lane / lanes_across * 4;
 
     for (int batch = blockIdx.y; batch < problem.batches; batch += gridDim.y) {
         A a(problem.a, batch, first_m, problem.m, problem.k);
         W w(problem.w, batch, first_n, problem.n, problem.k);
-        float total[TM][TN];
-#pragma unroll
-        for (int i = 0; i < TM; i++)
-#pragma unroll
-            for (int j = 0; j < TN; j++) total[i][j] = 0.f;
+        Sums<TM, TN, Config::blocked> sums;
+        float row[2][TM], column[2][TN];  // of this step of k and of the next
         a.fetch();
         w.fetch();
         __syncthreads();  // the last tile of the batch before has been read
         a.deliver(a_tile[0]);
         w.deliver(w_tile[0]);
         __syncthreads();
+        read<TM, lanes_down>(row[0], &a_tile[0][0][y]);
+        read<TN, lanes_across>(column[0], &w_tile[0][0][x]);
         int now = 0;
-        for (int k = 0; k < problem.k; k += Config::tile_k, now ^= 1) {
-            const bool more = k + Config::tile_k < problem.k;
+        for (int k = 0; k < problem.k; k += tile_k) {
+            const bool more = k + tile_k < problem.k;
             if (more) {
                 a.fetch();
                 w.fetch();
             }
-            float sum[Config::blocked ? TM : 1][Config::blocked ? TN : 1];
 #pragma unroll
-            for (int step = 0; step < Config::tile_k; step++) {
-                float row[TM], column[TN];
-                read<TM, Config::tile_m>(row, a_tile[now][step], y);
-                read<TN, Config::tile_n>(column, w_tile[now][step], x);
-#pragma unroll
-                for (int i = 0; i < TM; i++)
-#pragma unroll
-                    for (int j = 0; j < TN; j++) {
-                        if constexpr (!Config::blocked) total[i][j] = fmaf(row[i], column[j], total[i][j]);
-                        else sum[i][j] = step == 0 ? row[i] * column[j] : fmaf(row[i], column[j], sum[i][j]);
-                    }
-            }
-            if constexpr (Config::blocked) {
-#pragma unroll
-                for (int i = 0; i < TM; i++)
-#pragma unroll
-                    for (int j = 0; j < TN; j++) total[i][j] += sum[i][j];
-            }
-            if (more) {
-                a.deliver(a_tile[now ^ 1]);
-                w.deliver(w_tile[now ^ 1]);
-                __syncthreads();
+            for (int step = 0; step < tile_k; step++) {
+                if (step == tile_k - 1 && more) {  // nobody reads the other tile any more
+                    now ^= 1;
+                    a.deliver(a_tile[now]);
+                    w.deliver(w_tile[now]);
+                    __syncthreads();
+                }
+                const int next = (step + 1) % tile_k;
+                read<TM, lanes_down>(row[(step + 1) % 2], &a_tile[now][next][y]);
+                read<TN, lanes_across>(column[(step + 1) % 2], &w_tile[now][next][x]);
+                sums.add(row[step % 2], column[step % 2], step);
             }
         }
 #pragma unroll
         for (int i = 0; i < TM; i++) {
-            const int m = first_m + group_start<TM, Config::tile_m>(i / 4, y) + i % 4;
+            const int m = first_m + y + i / 4 * 4 * lanes_down + i % 4;
             if (m >= problem.m) continue;
 #pragma unroll
             for (int g = 0; g < TN / 4; g++) {
-                const float v[4] = {total[i][g * 4], total[i][g * 4 + 1], total[i][g * 4 + 2], total[i][g * 4 + 3]};
+                const float(&t)[TN] = sums.total[i];
+                const float v[4] = {t[g * 4], t[g * 4 + 1], t[g * 4 + 2], t[g * 4 + 3]};
                 gemm::store_some<Config::vector, Epilogue>(args, v, (int64_t)batch * problem.m + m,
-                                                           first_n + group_start<TN, Config::tile_n>(g, x), problem.n);
+                                                           first_n + x + g * 4 * lanes_across, problem.n);
             }
         }
     }
