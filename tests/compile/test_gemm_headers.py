@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -116,13 +117,18 @@ def test_a_heavy_epilogue_does_not_make_the_widest_tile_spill(tmp_path: Path) ->
 SIMT = {
     "smallest": (gemm_simt.Config(64, 64, 16, False, 1), product(3, 5, 7, "bfloat16", vector=1)),
     "default": (gemm_simt.Config(128, 128, 8, False, 4), LARGE),
-    "blocked": (gemm_simt.Config(128, 128, 8, True, 4), product(4096, 4096, 16)),
+    "short sums": (gemm_simt.Config(64, 64, 16, True, 4), product(4096, 4096, 16)),
+    "transposed": (
+        gemm_simt.Config(128, 128, 8, False, 4),
+        replace(LARGE, a=Operand("float32", 1, 1024, 0, False), w=Operand("float32", 1, 8192, 0, True)),
+    ),
 }
 
 
 @pytest.mark.parametrize("name", SIMT)
 def test_the_cuda_core_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
     config, gemm = SIMT[name]
+    assert gemm_simt.why_not(config, gemm, resolve("h200")) is None
     found = resources(tmp_path, gemm_simt.HEADER, BIAS_RELU, gemm_simt.entry("gemm_0", config, gemm, "Epilogue"))
     assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

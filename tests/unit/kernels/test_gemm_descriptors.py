@@ -124,6 +124,21 @@ def test_a_transposed_operand_changes_only_how_it_is_loaded() -> None:
     assert "w_along_k = false" in simt
 
 
+@pytest.mark.parametrize(
+    ("a", "width"),
+    [
+        (Operand("float32", 8192, 1, 0, False), 4),
+        (Operand("float32", 1, 1024, 0, False), 4),
+        (Operand("float32", 8193, 1, 0, False), 1),
+        (Operand("float32", 8192, 1, 0, False, aligned=False), 1),
+        (Operand("float32", 16384, 2, 0, False), 1),
+    ],
+)
+def test_the_cuda_core_kernel_loads_four_at_once_where_lines_are_aligned(a: Operand, width: int) -> None:
+    config = gemm_simt.Config(128, 128, 8, False, 4)
+    assert f"a_width = {width};" in gemm_simt.entry("g", config, replace(LINEAR, a=a), "E")
+
+
 SIZES = st.integers(1, 5000)
 
 
