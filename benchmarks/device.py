@@ -90,7 +90,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     new.load_state_dict(instance.model.state_dict())
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("error", message="ModelNew runs")  # a call it was planned for
-        error = errors(problem, instance, new)
+        error = errors(problem, instance, new, "cuda")
         graphed = under_graph(instance, new)
         contestants = {"eager": instance.model, "ours": new}
         if not options.no_compile:
@@ -139,7 +139,7 @@ def leaves(value: Any) -> list[torch.Tensor]:
     return [t for v in value for t in leaves(v)] if isinstance(value, (tuple, list)) else [value]
 
 
-def errors(problem: Problem, instance: Any, new: Any) -> dict[str, float]:
+def errors(problem: Problem, instance: Any, new: Any, device: str) -> dict[str, float]:
     """Relative rms error against the same model in float64, ours and eager's; on the largest batch that fits."""
     count = sum(t.numel() for t in instance.inputs if isinstance(t, torch.Tensor))
     torch.manual_seed(1)
@@ -150,7 +150,7 @@ def errors(problem: Problem, instance: Any, new: Any) -> dict[str, float]:
         assert (a.shape, a.dtype, a.device) == (b.shape, b.dtype, b.device), "the output has another type"
     if count > 2_000_000_000:
         return {"ours_vs_eager": max(relative(b, a.double()) for a, b in zip(eager, ours, strict=True))}
-    wide = instantiate(problem, 0, "cuda")
+    wide = instantiate(problem, 0, device)
     exact = wide.model.double()
     exact.load_state_dict(instance.model.state_dict())
     inputs = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]
@@ -227,15 +227,25 @@ def copy_gbps() -> float:
     return max(samples)
 
 
+def commit() -> str:
+    """Of the tree that is measured; where it travelled without its history, the caller says."""
+    told = os.environ.get("KERNELWRIGHT_COMMIT")
+    return (
+        told
+        or subprocess.run(
+            ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
+        ).stdout.strip()
+    )
+
+
 def environment(copy: float) -> dict[str, Any]:
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     return {
         "device": torch.cuda.get_device_name(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": sys.version.split()[0],
         "copy_gbps": round(copy, 1),
-        "commit": os.environ.get("KERNELWRIGHT_COMMIT", commit),
+        "commit": commit(),
         "command": "python benchmarks/device.py " + " ".join(str(p) for p in sys.argv[1:] if p.endswith(".py")),
         "date": time.strftime("%Y-%m-%d"),
     }
