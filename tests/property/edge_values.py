@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import torch
-from hypothesis import settings
 
 from kernelwright.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
-from kernelwright.ir.nodes import Const, Input, Node
+from kernelwright.ir.nodes import Const, Input
 
 FLOATS = (float32, float64, float16, bfloat16)
 INTS = (int64, int32, int16, int8, uint8)
 EVERY = (*FLOATS, *INTS, bool_)
-
-# The same examples on every run, so that a red build is red again; the failing example is printed.
-calm = settings(derandomize=True, deadline=None, print_blob=True, max_examples=15)
 
 
 def edge_values(dtype: DType) -> torch.Tensor:
@@ -67,9 +62,3 @@ def difference(one: torch.Tensor, other: torch.Tensor, ulps: int = 0, zeros_have
         same |= a.isnan() & b.isnan()
     wrong = [(x.item(), y.item()) for x, y, ok in zip(a, b, same, strict=True) if not ok]
     return f"{len(wrong)} of {len(a)} differ, first {wrong[:4]}" if wrong else ""
-
-
-def nodes_named(roots: Sequence[Node], name: str) -> list[Node]:
-    from kernelwright.ir.nodes import walk
-
-    return [n for n in walk(tuple(roots)) if type(n).__name__ == name]

@@ -16,7 +16,7 @@ from kernelwright.ir.nodes import Broadcast, Contract, Graph, Input, Map, Node, 
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.ir.text import graph_text
 from kernelwright.simplify import simplify
-from tests.property.edge_values import calm, difference, edge_values
+from tests.property.edge_values import difference, edge_values
 from tests.property.graphs_of_maps import Vocabulary, random_graph, random_shape, random_view, tensors
 
 INF, NAN = float("inf"), float("nan")
@@ -44,7 +44,7 @@ steps = st.integers(1, 16)
 
 
 def examples(count: int) -> Callable[..., Callable[..., None]]:
-    return settings(calm, max_examples=count)
+    return settings(max_examples=count)
 
 
 def check(graph: Graph, words: Vocabulary, *, zeros_have_signs: bool = True, ulps: int = 0) -> None:

@@ -14,12 +14,17 @@ from kernelwright.ir.rewrite import Rule
 from kernelwright.simplify import constants, contractions, motion, views
 from kernelwright.simplify.views import blocks
 from tests.property.edge_values import difference
-from tests.property.graphs_of_maps import agreed, random_shape, random_view
+from tests.property.graphs_of_maps import agreed, random_shape, random_slice, random_view
 
 
 def two_views(rng: Random) -> Node:
     shape = random_shape(rng)
     return random_view(rng, random_view(rng, Input("x", 0, shape, int64, (0,) * len(shape))))
+
+
+def two_slices(rng: Random) -> Node:
+    """Long axes, so that one step can stand on another."""
+    return random_slice(rng, random_slice(rng, Input("x", 0, (24, 17), int64, (17, 1))))
 
 
 def map_of_views(rng: Random) -> Node:
@@ -51,13 +56,16 @@ def contraction_of_views(rng: Random) -> Node:
 
 PATTERNS = (
     *((rule, two_views) for rule in views.RULES),
+    (views.merge_slices, two_slices),
     *((rule, map_of_views) for rule in motion.RULES),
     *((rule, contraction_of_views) for rule in contractions.RULES),
     (constants.fold_table, view_of_table),
 )
 
 
-@pytest.mark.parametrize(("rule", "pattern"), PATTERNS, ids=[rule.__name__ for rule, _ in PATTERNS])
+@pytest.mark.parametrize(
+    ("rule", "pattern"), PATTERNS, ids=[f"{rule.__name__} of {pattern.__name__}" for rule, pattern in PATTERNS]
+)
 def test_both_sides_of_each_equation_hold_the_same_elements(rule: Rule, pattern: object) -> None:
     assert callable(pattern)
     fired = 0
