@@ -12,26 +12,33 @@ import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import KernelwrightError
-from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
+from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Entry, Shape
-from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.large import Rows, rows_of
+from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.policy import Policy
+from kernelwright.judge.process import available_bytes
 from kernelwright.judge.reference import Reference, State, copied_state, load_state, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Failed, Verdict
+from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem
 
-__all__ = ["Case", "open_case"]
+__all__ = ["Case", "free_bytes", "open_case"]
 
 # Two runs from the same state and seed may differ by rounding (atomics), not by more.
 REPEATABLE = 1e-3
+# How many times inputs and outputs are held while a trial is scored: in float64, perturbed, eager's, the candidate's.
+COPIES = 48
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A problem made ready on a device.
 
-    tensors    of one set of arguments, for their shapes
+    tensors    of one set of arguments, for their shapes; without memory if the problem is large
+    large      the judge must not hold inputs and outputs many times over
+    rows       how the oracle may take a large problem apart
     eager_s    how long a call takes, roughly; to plan by
     threads    of torch in the caller's process: workers get as many
     """
@@ -42,10 +49,12 @@ class Case:
     shape: Shape
     state: State
     model_seed: int
-    arguments: tuple[Any, ...]
+    argument_seed: int
     tensors: list[torch.Tensor]
     input_bytes: int
     output_bytes: int
+    large: bool
+    rows: Rows | None
     eager_s: float
     threads: int
     device: Device
@@ -54,6 +63,15 @@ class Case:
     @property
     def gpu(self) -> bool:
         return self.torch_device.type == "cuda"
+
+    @property
+    def worker_device(self) -> torch.device:
+        """A worker sees one GPU only."""
+        return _as_worker_sees(self.torch_device)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """One set of arguments, always the same."""
+        return self.reference.draw(self.argument_seed)
 
     def entry(self, file: Path, name: str, variant: str) -> Entry:
         arguments = self.reference.constructor_arguments(self.model_seed)
@@ -72,31 +90,44 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     model_seed = seeds.draw()
     model = reference.construct(model_seed)
     state = copied_state(model)
-    args = reference.draw(seeds.draw())
+    argument_seed = seeds.draw()
+    args = reference.draw(argument_seed)
+    _, tensors = flatten_arguments(args)
+    input_bytes = sum(t.numel() * t.itemsize for t in tensors)
     seed = seeds.draw()
     output, random = _called(reference, model, args, seed)
-    again, _ = _called(reference, model, args, seed)
-    load_state(model, state)
-    if not random:
+    _, leaves = flatten_output(output)
+    output_bytes = sum(t.numel() * t.itemsize for t in leaves if isinstance(t, torch.Tensor))
+    memory = free_bytes(torch_device)
+    large = COPIES * (input_bytes + output_bytes) > memory
+    if not random and not large:
+        again, _ = _called(reference, model, args, seed)
         _require_repeatable(output, again)
+    stateful = _changes_state(model, state)
+    load_state(model, state)
     threads = torch.get_num_threads()
     eager_s = _measured(reference, model, args, threads)
     load_state(model, state)
-    oracle = Oracle(reference, model, policy.precision, draws=4 if eager_s < 0.2 else 2)
+    oracle = Oracle(reference, model, policy.precision, draws=1 if large else 4 if eager_s < 0.2 else 2)
     oracle.random = random
-    _, tensors = flatten_arguments(args)
-    _, leaves = flatten_output(output)
+    rows = None
+    if large and not random and not stateful:
+        row_bytes = (input_bytes + output_bytes) // max(1, tensors[0].shape[0] if tensors and tensors[0].dim() else 1)
+        rows = rows_of(lambda some: reference.call(model, some), args, row_bytes, memory // COPIES)
+    load_state(model, state)
     return Case(
         problem=problem,
         reference=reference,
         oracle=oracle,
-        shape=Shape.of(args, output, torch_device),
+        shape=Shape.of(args, output, _as_worker_sees(torch_device)),
         state=state,
         model_seed=model_seed,
-        arguments=args,
-        tensors=tensors,
-        input_bytes=sum(t.numel() * t.itemsize for t in tensors),
-        output_bytes=sum(t.numel() * t.itemsize for t in leaves if isinstance(t, torch.Tensor)),
+        argument_seed=argument_seed,
+        tensors=[t.to("meta") for t in tensors] if large else tensors,
+        input_bytes=input_bytes,
+        output_bytes=output_bytes,
+        large=large,
+        rows=rows,
         eager_s=eager_s,
         threads=threads,
         device=device,
@@ -106,13 +137,26 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
 
 def _called(reference: Reference, model: torch.nn.Module, args: tuple[Any, ...], seed: int) -> tuple[Any, bool]:
     """The output, and whether random numbers were drawn for it."""
-    template, tensors = flatten_arguments(args)
-    fresh = unflatten(template, [t.clone() for t in tensors])
     with seeded(seed):
         before = _generator_state(reference.device)
-        output = reference.call(model, fresh)
+        output = reference.call(model, args)
         after = _generator_state(reference.device)
     return output, not torch.equal(before, after)
+
+
+def _changes_state(model: torch.nn.Module, state: State) -> bool:
+    return any(not same_bits(tensor.detach(), state[name]) for name, tensor in state_of(model).items())
+
+
+def free_bytes(device: torch.device) -> int:
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        return int(free)
+    return available_bytes()
+
+
+def _as_worker_sees(device: torch.device) -> torch.device:
+    return torch.device("cuda", 0) if device.type == "cuda" else device
 
 
 def _generator_state(device: torch.device) -> torch.Tensor:

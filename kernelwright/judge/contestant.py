@@ -165,11 +165,16 @@ class Contestant:
             end = time.perf_counter()
         return end - start
 
-    def outputs(self, call: int) -> list[torch.Tensor]:
-        """The tensors of one call's output, copied out of the worker's memory."""
+    def outputs(self, call: int, rows: slice | None = None) -> list[torch.Tensor]:
+        """The tensors of one call's output, or some rows of each, copied out of the worker's memory."""
         assert self.shape is not None
         leaves = self.shape.leaves
-        return [self._read(call * len(leaves) + i, spec) for i, spec in enumerate(leaves)]
+        return [self._read(call * len(leaves) + i, spec, rows) for i, spec in enumerate(leaves)]
+
+    def release(self) -> None:
+        """Let the worker drop its outputs, and what its allocator keeps."""
+        assert self.shape is not None
+        self.map_places(self.shape, [])
 
     def claims(self, calls: int) -> list[tuple[int, int]]:
         """Address and length of each output tensor, as the worker says."""
@@ -218,7 +223,7 @@ class Contestant:
     def _claim(self, number: int) -> tuple[Any, ...]:
         return wire.CLAIM.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)
 
-    def _read(self, number: int, spec: tuple[str, tuple[int, ...]] | None) -> torch.Tensor:
+    def _read(self, number: int, spec: tuple[str, tuple[int, ...]] | None, rows: slice | None = None) -> torch.Tensor:
         if spec is None:
             value = wire.NUMBER.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)[0]
             return torch.tensor(value, dtype=torch.float32, device=self.pool.memory.bytes.device)
@@ -230,6 +235,10 @@ class Contestant:
         size = _reach_bytes(shape, strides, dtype)
         if size is None or size > 4 * _dense_bytes(spec) + (64 << 20):
             raise Failed(Verdict.WRONG_OUTPUT_TYPE, f"the output claims strides {strides} for shape {shape}")
+        if rows is not None:
+            address += rows.start * strides[0] * dtype.itemsize
+            shape = (rows.stop - rows.start, *shape[1:])
+            size = _reach_bytes(shape, strides, dtype) or 0
         if self._on_gpu:
             from kernelwright.judge import channel_cuda
 

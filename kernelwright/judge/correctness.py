@@ -14,11 +14,13 @@ from typing import Any
 import torch
 
 from kernelwright.judge.case import Case
-from kernelwright.judge.codec import flatten_arguments
+from kernelwright.judge.closeness import close_to_eager
+from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
 from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
 from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
-from kernelwright.judge.oracle import Oracle, Truth, same_bits
+from kernelwright.judge.large import fingerprint, row_slices, sliced
+from kernelwright.judge.oracle import Truth, same_bits
 from kernelwright.judge.pool import FILLS
 from kernelwright.judge.randomness import differences
 from kernelwright.judge.reference import Reference, State, seeded
@@ -35,6 +37,7 @@ __all__ = [
     "draw_distribution",
     "errors_of",
     "examine",
+    "examine_rows",
     "passes",
     "plan_trials",
     "write_inputs",
@@ -88,10 +91,7 @@ def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int) -> list
 
 def examine(
     contestant: Contestant,
-    reference: Reference,
-    oracle: Oracle,
-    shape: Shape,
-    state: State,
+    case: Case,
     trials: Sequence[Trial],
     seeds: Seeds,
     group_size: int,
@@ -100,7 +100,7 @@ def examine(
 ) -> Findings:
     """Run the trials in groups; raises `Failed` where the candidate breaks off."""
     findings = Findings()
-    other = randomised(state, seeds.draw())
+    other = randomised(case.state, seeds.draw())
     queues = {True: [t for t in trials if t.own_weights], False: [t for t in trials if not t.own_weights]}
     if not contestant.takes_state:
         findings.labels.add(Label.WEIGHTS_BY_SEED)
@@ -113,12 +113,115 @@ def examine(
                 findings.dropped += [(trial.family.name, "no time left") for trial in queue[start:]]
                 break
             group = queue[start : start + group_size]
-            _examine_group(
-                contestant, reference, oracle, shape, state if own_weights else other, group, seeds, findings
-            )
+            _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
             done += len(group)
             progress(done / len(trials))
     return findings
+
+
+def examine_rows(
+    contestant: Contestant,
+    case: Case,
+    trials: Sequence[Trial],
+    seeds: Seeds,
+    out_of_time: Callable[[], bool],
+    progress: Callable[[float], None],
+) -> Findings:
+    """The same for a large problem whose rows are independent: one call at a time, scored some rows at a time."""
+    findings = Findings()
+    other = randomised(case.state, seeds.draw())
+    if not contestant.takes_state:
+        findings.labels.add(Label.WEIGHTS_BY_SEED)
+        trials = [trial for trial in trials if trial.own_weights]
+    for number, trial in enumerate(trials):
+        if number >= 2 and out_of_time():
+            findings.dropped += [(left.family.name, "no time left") for left in trials[number:]]
+            break
+        state = case.state if trial.own_weights else other
+        _examine_by_rows(contestant, case, state, trial, seeds, findings, out_of_time)
+        progress((number + 1) / len(trials))
+    return findings
+
+
+def _examine_by_rows(
+    contestant: Contestant,
+    case: Case,
+    state: State,
+    trial: Trial,
+    seeds: Seeds,
+    findings: Findings,
+    out_of_time: Callable[[], bool],
+) -> None:
+    assert case.rows is not None
+    seed, secret, order = seeds.draw(), seeds.draw(), seeds.draw()
+    prints = []
+    for fill in FILLS:
+        inputs = _call_in_place(contestant, case, state, trial, seed, fill, secret, findings)
+        prints.append([fingerprint(contestant.outputs(0, part), secret) for part in row_slices(case.rows, order)])
+    if prints[0] != prints[1]:
+        findings.differing.append(trial.family.name)
+    for number, part in enumerate(row_slices(case.rows, order)):
+        args, found = sliced(inputs, case.rows, part), contestant.outputs(0, part)
+        if number >= 2 and out_of_time():
+            own = next(t for t in findings.tried if t.trial is trial)
+            eager = case.oracle.eager(state, [args], seed).calls[0]
+            for e, c, yard in zip(eager, found, own.yards, strict=True):
+                if (s := close_to_eager(c, e, yard)) is not None:
+                    findings.tried.append(Tried(trial, state, seed, (), [bare(yard)], [s]))
+            continue
+        yards = case.oracle.truth(state, [args], seed).calls[0]
+        if reason := uninformative(yards, trial.family):
+            findings.dropped.append((trial.family.name, reason))
+            return
+        scores = [score(c, yard) for c, yard in zip(found, yards, strict=True)]
+        if number == 0:
+            args = unflatten(*_copied(args))
+            findings.tried.append(Tried(trial, state, seed, args, yards, scores))
+        else:
+            findings.tried.append(Tried(trial, state, seed, (), [bare(yard) for yard in yards], scores))
+
+
+def _call_in_place(
+    contestant: Contestant,
+    case: Case,
+    state: State,
+    trial: Trial,
+    seed: int,
+    fill: int,
+    secret: int,
+    findings: Findings,
+) -> tuple[Any, ...]:
+    """One call whose inputs lie nowhere but in the pool; the inputs, as they were given."""
+    contestant.take_state(list(state.values()))
+    contestant.map(case.shape, [0])
+    contestant.pool.fill_bands(fill)
+    given = _write_trial(contestant, case, trial, secret)
+    contestant.call(range(1), seed)
+    note_memory_use(contestant, 1, findings.labels)
+    findings.damaged_bands += contestant.pool.damaged_bands()
+    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
+    if fingerprint(views, secret) != given:
+        findings.labels.add(Label.MUTATES_INPUTS)
+        _write_trial(contestant, case, trial, secret)
+    inputs: tuple[Any, ...] = unflatten(case.shape.arguments, views)
+    return inputs
+
+
+def _write_trial(contestant: Contestant, case: Case, trial: Trial, secret: int) -> list[int]:
+    args = arguments_of(trial, case.reference)
+    write_inputs(contestant, [args])
+    return fingerprint(flatten_arguments(args)[1], secret)
+
+
+def _copied(args: tuple[Any, ...]) -> tuple[Any, list[torch.Tensor]]:
+    template, tensors = flatten_arguments(args)
+    return template, [t.clone() for t in tensors]
+
+
+def bare(yard: Yardstick) -> Yardstick:
+    """A yardstick that has served: its kind without its numbers."""
+    nothing = yard.eager[:0].clone()
+    return replace(yard, exact=nothing, eager=nothing, spread=None, settled=None)
 
 
 def randomised(state: State, seed: int) -> State:
@@ -128,26 +231,24 @@ def randomised(state: State, seed: int) -> State:
 
 def _examine_group(
     contestant: Contestant,
-    reference: Reference,
-    oracle: Oracle,
-    shape: Shape,
+    case: Case,
     state: State,
     group: Sequence[Trial],
     seeds: Seeds,
     findings: Findings,
 ) -> None:
-    calls = [arguments_of(trial, reference) for trial in group]
+    calls = [arguments_of(trial, case.reference) for trial in group]
     seed = seeds.draw()
-    first = _call_all(contestant, shape, state, calls, seed, FILLS[0], findings)
+    first = _call_all(contestant, case.shape, state, calls, seed, FILLS[0], findings)
     after = contestant.give_state()
-    again = _call_all(contestant, shape, state, calls, seed, FILLS[1], findings)
+    again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
     varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
     if varying:
         # Once more with the first bytes around: if that gives the first answer, it was those bytes that mattered.
-        third = _call_all(contestant, shape, state, calls, seed, FILLS[0], findings)
+        third = _call_all(contestant, case.shape, state, calls, seed, FILLS[0], findings)
         if all(_same_outputs(first[n], third[n]) for n in varying):
             findings.outside_reads += [group[n].family.name for n in varying]
-    truth = oracle.truth(state, calls, seed)
+    truth = case.oracle.truth(state, calls, seed)
     for number, trial in enumerate(group):
         yards = truth.calls[number]
         if reason := uninformative(yards, trial.family):

@@ -98,7 +98,7 @@ def in_order(x: torch.Tensor) -> torch.Tensor:
 
 def repeated(x: torch.Tensor) -> torch.Tensor:
     """One row, again and again."""
-    if x.dim() < 2 or x.shape[0] < 2 or _is_symmetric(x):
+    if x.dim() < 2 or x.shape[0] < 2 or _is_symmetric(x) or bool((x == 0).any()):
         return x
     return x[:1].expand_as(x).clone()
 

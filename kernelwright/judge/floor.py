@@ -7,6 +7,7 @@ import torch
 from kernelwright.device import Device
 from kernelwright.judge.case import Case
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
+from kernelwright.judge.large import sliced
 
 __all__ = ["floor_us", "needed_bytes"]
 
@@ -24,21 +25,27 @@ def floor_us(bytes_moved: int, device: Device) -> float:
 
 def needed_bytes(case: Case) -> int:
     """Every output is written; of an input as much is read as matters: elements are changed and the output watched."""
-    template, tensors = flatten_arguments(case.arguments)
     total = case.output_bytes
-    before = _output(case, case.arguments)
+    if case.large and case.rows is None:
+        return total
+    args, share = case.arguments(), 1.0
+    if case.rows is not None:
+        some = min(case.rows.batch, 4)
+        args, share = sliced(args, case.rows, slice(0, some)), some / case.rows.batch
+    template, tensors = flatten_arguments(args)
+    before = _output(case, args)
     rng = random.Random(0)
     for position, tensor in enumerate(tensors):
-        if not tensor.is_floating_point() or tensor.numel() * tensor.itemsize < total // 16:
+        if not tensor.is_floating_point() or tensor.numel() * tensor.itemsize < share * total / 16:
             continue
         felt = 0
         for _ in range(PROBES):
             changed = tensor.clone()
             at = rng.randrange(tensor.numel())
             changed.view(-1)[at] = changed.view(-1)[at].abs() * 1e3 + 1e3
-            args = unflatten(template, [changed if i == position else t for i, t in enumerate(tensors)])
-            felt += any(not torch.equal(a, b) for a, b in zip(before, _output(case, args), strict=True))
-        total += int(felt / PROBES * tensor.numel() * tensor.itemsize)
+            other = unflatten(template, [changed if i == position else t for i, t in enumerate(tensors)])
+            felt += any(not torch.equal(a, b) for a, b in zip(before, _output(case, other), strict=True))
+        total += int(felt / PROBES * tensor.numel() * tensor.itemsize / share)
     return total
 
 

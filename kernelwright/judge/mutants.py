@@ -42,6 +42,7 @@ class KillRate:
 def kill_rate(trials: Sequence[Tried], oracle: Oracle, out_of_time: Callable[[], bool]) -> KillRate:
     """Judge every wrong answer by every trial until one rejects it."""
     made, survivors, constant = [], [], []
+    trials = [tried for tried in trials if tried.arguments or not tried.yards]
     for name, mutant in MUTANTS.items():
         if out_of_time():
             break

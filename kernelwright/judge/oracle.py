@@ -16,7 +16,8 @@ from torch import nn
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
 from kernelwright.judge.criterion import Yardstick, unit_roundoff, yardstick
 from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened
-from kernelwright.judge.reference import Reference, State, copied_state, load_state, seeded
+from kernelwright.judge.reference import Reference, State, seeded
+from kernelwright.judge.worker import state_of
 
 __all__ = ["Answers", "Oracle", "Truth"]
 
@@ -61,6 +62,9 @@ class Oracle:
         self.draws = draws
         self.random = False
         self.widen = False
+        self._wide_of: State | None = None
+        self._wide_state: State = {}
+        self._loaded: dict[int, tuple[State, dict[str, int]]] = {}
 
     def eager(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers:
         """The reference as it is."""
@@ -97,25 +101,26 @@ class Oracle:
         with self._flags(), self._taped(tape):
             eager = self._run(self.model, state, calls, seed)
         exact = self._exact(state, calls, seed, tape)
-        moved = [self._exact(_nudged_state(state), _nudged(calls), seed, tape) for _ in range(self.draws)]
+        spread = Spread(exact, eager)
+        for _ in range(self.draws):
+            spread.add(self._exact(_nudged_state(state), _nudged(calls), seed, tape))
         pooled = self._pooled_errors(state, calls, seed, tape, eager)
         allowed = self._allowed_errors(state, calls, seed, exact)
         rows = [
             [
-                _yardstick(e, g, [m.calls[i][j] for m in moved], pooled[i][j], allowed[i][j])
+                _yardstick(e, g, spread.calls[i][j], pooled[i][j], allowed[i][j])
                 for j, (e, g) in enumerate(zip(row, exact.calls[i], strict=True))
             ]
             for i, row in enumerate(eager.calls)
         ]
+        changed = frozenset(n for n, e in eager.state.items() if e is not state[n] and not same_bits(e, state[n]))
         after = {
-            name: _yardstick(e, exact.state[name], [m.state[name] for m in moved], 0.0, 0.0)
-            for name, e in eager.state.items()
+            name: _yardstick(eager.state[name], exact.state[name], spread.state[name], 0.0, 0.0) for name in changed
         }
-        changed = frozenset(name for name, e in eager.state.items() if not same_bits(e, state[name]))
         return Truth(rows, after, changed, eager)
 
     def _exact(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
-        wide_state = {name: _widened(t) for name, t in state.items()}
+        wide_state = self._widened_state(state)
         wide_calls = [_mapped(args, _widened) for args in calls]
         if not self.widen:
             try:
@@ -130,12 +135,17 @@ class Oracle:
         with Widened():
             return self._run_wide(wide_state, wide_calls, seed, tape)
 
+    def _widened_state(self, state: State) -> State:
+        if self._wide_of is not state:
+            self._wide_of, self._wide_state = state, {name: _widened(t) for name, t in state.items()}
+        return self._wide_state
+
     def _run_wide(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
         with Replaying(tape) if tape else contextlib.nullcontext():
             return self._run(self.wide, state, calls, seed)
 
     def _run(self, model: nn.Module, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers:
-        load_state(model, state)
+        self._load(model, state)
         rows: list[Leaves] = []
         with seeded(seed):
             for args in calls:
@@ -143,7 +153,28 @@ class Oracle:
                 output = self.reference.call(model, _mapped(args, torch.clone))
                 _, leaves = flatten_output(output)
                 rows.append([_as_tensor(leaf, self.reference.device, wide=model is self.wide) for leaf in leaves])
-        return Answers(rows, copied_state(model))
+        return Answers(rows, self._state_after(model, state))
+
+    def _load(self, model: nn.Module, state: State) -> None:
+        """Put the state in. Weights that are there already stay: they can be gigabytes, and forwards change none.
+
+        Buffers are always written: batch norm updates its statistics without counting up their versions.
+        """
+        loaded, versions = self._loaded.get(id(model), (None, {}))
+        known = loaded is state and versions == _weight_versions(model)
+        with torch.no_grad():
+            for name, tensor in state_of(model).items():
+                if not (known and isinstance(tensor, nn.Parameter)):
+                    tensor.copy_(state[name])
+        self._loaded[id(model)] = state, _weight_versions(model)
+
+    def _state_after(self, model: nn.Module, state: State) -> State:
+        """The state as the calls left it; weights that nobody wrote are the given ones themselves."""
+        _, versions = self._loaded[id(model)]
+        return {
+            name: state[name] if versions.get(name) == tensor._version else tensor.detach().clone()
+            for name, tensor in state_of(model).items()
+        }
 
     def _pooled_errors(
         self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any], eager: Answers
@@ -202,24 +233,62 @@ class Oracle:
             torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
 
 
-def _yardstick(
-    eager: torch.Tensor, exact: torch.Tensor, moved: Sequence[torch.Tensor], pooled: float, allowed: float
-) -> Yardstick:
+class Spread:
+    """How far the oracle's answers move, element by element, as draws come in; of integers, which stay the same."""
+
+    def __init__(self, exact: Answers, eager: Answers) -> None:
+        self._exact = exact
+        self._draws = 0
+        self.calls = [
+            [_Moves(g, e) for g, e in zip(*rows, strict=True)] for rows in zip(exact.calls, eager.calls, strict=True)
+        ]
+        self.state = {name: _Moves(g, eager.state[name]) for name, g in exact.state.items()}
+
+    def add(self, draw: Answers) -> None:
+        for moves_row, row in zip(self.calls, draw.calls, strict=True):
+            for moves, leaf in zip(moves_row, row, strict=True):
+                moves.add(leaf)
+        for name, tensor in draw.state.items():
+            if self._exact.state[name] is not tensor:
+                self.state[name].add(tensor)
+
+
+class _Moves:
+    def __init__(self, exact: torch.Tensor, eager: torch.Tensor) -> None:
+        self.exact = exact
+        self.draws = 0
+        self.squares: torch.Tensor | None = None
+        self.settled = None if eager.is_floating_point() else (exact == eager).reshape(-1)
+        self.eager = eager
+
+    def add(self, moved: torch.Tensor) -> None:
+        self.draws += 1
+        if self.settled is not None:
+            self.settled &= (moved == self.eager).reshape(-1)
+            return
+        square = (moved.double() - self.exact.double()).square_()
+        self.squares = square if self.squares is None else self.squares.add_(square)
+
+    def rms(self, dtype: torch.dtype) -> torch.Tensor | None:
+        """Scaled from the perturbation that was made to the dtype's own roundoff."""
+        if self.squares is None:
+            return None
+        moved = (self.squares / self.draws).sqrt_().mul_(unit_roundoff(dtype) / PERTURBATION)
+        return torch.nan_to_num_(moved, nan=0.0, posinf=0.0)
+
+
+def _yardstick(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves, pooled: float, allowed: float) -> Yardstick:
     if not eager.is_floating_point():
-        settled = torch.ones(eager.numel(), dtype=torch.bool, device=eager.device)
-        for other in (exact, *moved):
-            settled &= other.reshape(-1) == eager.reshape(-1)
-        return yardstick(eager, eager, None, settled, pooled_rms=0.0, allowance_rms=0.0)
-    spread = None
-    if moved:
-        squares = sum((m.double() - exact.double()).square() for m in moved)
-        assert isinstance(squares, torch.Tensor)
-        spread = (squares / len(moved)).sqrt() * (unit_roundoff(eager.dtype) / PERTURBATION)
-        spread = torch.nan_to_num(spread, nan=0.0, posinf=0.0)
+        return yardstick(eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0)
+    spread = moves.rms(eager.dtype)
     if eager.dtype is torch.float64 and spread is not None:
         # The oracle is no better than eager here; what rounding can do is all there is to go by.
         pooled = max(pooled, 4 * _rms(spread))
     return yardstick(eager, exact.double(), spread, None, pooled_rms=pooled, allowance_rms=allowed)
+
+
+def _weight_versions(model: nn.Module) -> dict[str, int]:
+    return {name: t._version for name, t in state_of(model).items() if isinstance(t, nn.Parameter)}
 
 
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:

@@ -18,6 +18,7 @@ FORMATS = ("tf32", "fp16", "bf16")
 
 def reduced_precision(tried: Sequence[Tried], oracle: Oracle) -> str:
     """The format whose emulation has the candidate's error wherever the candidate fails; "" if none has."""
+    tried = [t for t in tried if t.arguments]
     failed = [t for t in tried if not passes(t)][:4]
     passed = [t for t in tried if passes(t)][:4]
     for precision in FORMATS:

@@ -27,6 +27,7 @@ from kernelwright.judge.correctness import (
     draw_distribution,
     errors_of,
     examine,
+    examine_rows,
     plan_trials,
     write_inputs,
 )
@@ -203,33 +204,38 @@ def _build(hearing: Hearing) -> None:
 
 def _examine(hearing: Hearing) -> tuple[Findings, Verdict, str]:
     case, policy = hearing.case, hearing.policy
-    group = max(1, min(16, GROUP_BYTES // max(1, case.input_bytes + case.output_bytes)))
+    group = 1 if case.large else max(1, min(16, GROUP_BYTES // max(1, case.input_bytes + case.output_bytes)))
+    variants = policy.robustness and not case.large
     deadline = time.perf_counter() + EXAMINE_SHARE * policy.budget_s
     hearing.workshop.restore()
     with (
-        open_arena(case, group, spare=policy.robustness) as arena,
+        open_arena(case, group, spare=variants) as arena,
         contextlib.closing(hearing.workshop.candidate(arena, poison=True)) as contestant,
     ):
         # Drawn now: the candidate is loaded and cannot know them.
         seeds = hearing.roots("examine")
-        findings = examine(
-            contestant,
-            case.reference,
-            case.oracle,
-            case.shape,
-            case.state,
-            plan_trials(policy.families, seeds, OWN_REPEATS),
-            seeds,
-            group,
-            lambda: time.perf_counter() > deadline,
-            lambda share: hearing.report("examine", share),
-        )
+        trials = plan_trials(policy.families, seeds, 1 if case.large else OWN_REPEATS)
+        late = lambda: time.perf_counter() > deadline
+        heard = lambda share: hearing.report("examine", share)
+        with _within_memory():
+            if case.rows is not None:
+                findings = examine_rows(contestant, case, trials, seeds, late, heard)
+            else:
+                findings = examine(contestant, case, trials, seeds, group, late, heard)
         verdict, detail = decide(findings, lambda tried: reduced_precision(tried, case.oracle))
         if case.oracle.random:
             verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail)
-        if verdict is Verdict.CORRECT and policy.robustness:
+        if verdict is Verdict.CORRECT and variants:
             findings.labels |= labels_for_variants(contestant, case, hearing.roots("variants"))
     return findings, verdict, detail
+
+
+@contextlib.contextmanager
+def _within_memory() -> Iterator[None]:
+    try:
+        yield
+    except (MemoryError, torch.OutOfMemoryError) as error:
+        raise Failed(Verdict.JUDGE_ERROR, f"the float64 oracle needs more memory than there is: {error}") from error
 
 
 def _consider_chance(
@@ -272,15 +278,19 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
         yards=own.yards,
         stateful=bool(findings.state_scores),
         verified="by_distribution" not in notes.evidence,
+        large=case.large,
+        rows=case.rows,
     )
     seeds = hearing.roots("time")
     samples = Samples()
     baselines = [name for name in policy.baselines if name != "graph" or case.gpu]
     for restart in range(policy.restarts):
+        if restart >= 2 and time.perf_counter() > end_s:
+            break
         share = max(0.0, end_s - time.perf_counter()) / (policy.restarts - restart)
         until = time.perf_counter() + share
         done = restart / policy.restarts
-        with open_arena(case, plan.slots) as arena, contextlib.ExitStack() as stack:
+        with open_arena(case, 1 if case.large else plan.slots) as arena, contextlib.ExitStack() as stack:
             contestants = _start_all(hearing, arena, baselines, stack)
             run_once(
                 contestants,
@@ -295,6 +305,8 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
             notes.labels |= labels_from_process(contestants[CANDIDATE], hearing.text) - {Label.NO_CUSTOM_KERNEL}
     floor = floor_us(needed_bytes(case), case.device)
     notes.clocked = summarise(samples, baselines, floor)
+    if notes.clocked.batches_calls:
+        notes.labels.add(Label.BATCHES_CALLS)
     notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
 
 
@@ -326,7 +338,7 @@ def _start_all(
 def _warm_up(contestant: Contestant, case: Case) -> None:
     """The first call of a baseline may compile for a long time; it is not part of the measurement."""
     contestant.map(case.shape, [0])
-    write_inputs(contestant, [case.arguments])
+    write_inputs(contestant, [case.arguments()])
     limit, contestant.call_limit_s = contestant.call_limit_s, max(contestant.call_limit_s, 180.0)
     contestant.call(range(1), 0)
     contestant.call_limit_s = limit

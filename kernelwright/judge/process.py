@@ -21,7 +21,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -68,6 +68,7 @@ class Cell:
     hidden     files it must not see although they lie in a folder it may read
     perturb    the byte that fresh memory is filled with; 0 for none
     raised     run it before other users' processes, if we may: less noise in times
+    environment  variables beyond those that every worker has
     """
 
     folder: Path
@@ -78,6 +79,7 @@ class Cell:
     hidden: tuple[Path, ...] = ()
     perturb: int = 0
     raised: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Ended(Exception):
@@ -117,7 +119,7 @@ class Zygote:
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-P", str(program), str(theirs.fileno()), str(self.folder)],
             pass_fds=[theirs.fileno()],
-            env=_allowed_environment() | _thread_waiting(self.busy),
+            env=_base_environment() | _thread_waiting(self.busy),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
@@ -470,27 +472,24 @@ def readable_paths() -> list[Path]:
     return found
 
 
-# Names whose values a worker needs and that hold no secret; the rest of the environment stays with the judge.
-ALLOWED = (
-    "PATH",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "CC",
-    "CXX",
-    "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "TORCH_CUDA_ARCH_LIST",
-)
+def _base_environment() -> dict[str, str]:
+    """What every worker needs, made from what is known here; nothing of the judge's own environment is handed on."""
+    settings = read_settings()
+    found = {"PATH": settings.search_path, "LANG": "C.UTF-8", "LD_LIBRARY_PATH": ":".join(_library_folders())}
+    if settings.cuda_home:
+        found["CUDA_HOME"] = str(settings.cuda_home)
+    if settings.cxx:
+        found["CXX"] = settings.cxx
+    return {name: value for name, value in found.items() if value}
 
 
-def _allowed_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in ALLOWED if name in os.environ}
+def _library_folders() -> list[str]:
+    """Folders outside the system's from which this process has loaded libraries: workers load the same."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    files = [line.split(maxsplit=5)[5] for line in lines if ".so" in line]
+    folders = dict.fromkeys(str(Path(name).parent) for name in files if name.startswith("/"))
+    known = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", str(Path(sys.prefix)), str(Path(sys.base_prefix)))
+    return [folder for folder in folders if not folder.startswith(known)]
 
 
 def _environment(cell: Cell) -> Mapping[str, str]:
@@ -506,8 +505,8 @@ def _environment(cell: Cell) -> Mapping[str, str]:
     for name in private.values():
         (cell.folder / name).mkdir(exist_ok=True)
     return {
-        "PATH": os.defpath,
-        **_allowed_environment(),
+        **_base_environment(),
+        **cell.environment,
         **{variable: str(cell.folder / name) for variable, name in private.items()},
         "MAX_JOBS": str(read_settings().jobs),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",

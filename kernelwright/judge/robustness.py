@@ -74,7 +74,7 @@ def _passes(contestant: Contestant, case: Case, variant: Variant, seed: int) -> 
         return True  # the reference does not take this shape either
     if uninformative(truth.calls[0], FAMILIES[1]):
         return True
-    shape = Shape.of(variant.arguments, output, case.torch_device)
+    shape = Shape.of(variant.arguments, output, case.worker_device)
     contestant.take_state(list(case.state.values()))
     contestant.map_places(shape, [variant.places])
     _, tensors = flatten_arguments(variant.arguments)

@@ -42,9 +42,8 @@ def cuda_sources(text: str) -> list[str]:
 
 def kernel_names(text: str) -> set[str]:
     """Names of the kernels in a candidate's text."""
-    return set(
-        re.findall(r"__global__[\w\s()<>,:*&]*?\bvoid\b[\w\s()<>,]*?\b(\w+)\s*\(", "\n".join(cuda_sources(text)))
-    )
+    plain = re.sub(r"__launch_bounds__\s*\([^)]*\)", "", "\n".join(cuda_sources(text)))
+    return set(re.findall(r"__global__\s[^;{(]*?\bvoid\s+(\w+)\s*\(", plain))
 
 
 def _needs_torch(source: str) -> bool:

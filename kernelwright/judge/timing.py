@@ -12,17 +12,17 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import torch
-
 from kernelwright.judge.bootstrap import interval, ratio_interval
-from kernelwright.judge.codec import flatten_arguments
+from kernelwright.judge.closeness import close_to_eager
+from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
 from kernelwright.judge.correctness import describe_score, write_inputs
-from kernelwright.judge.criterion import Limit, Yardstick, limits_for, score
+from kernelwright.judge.criterion import Yardstick
+from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.seeds import Seeds
@@ -46,6 +46,7 @@ CANDIDATE = "candidate"
 # Differences below this are nobody's achievement: layout of code and memory alone makes them.
 SMALLEST_DIFFERENCE = 0.02
 WIDE = 0.10
+SINGLES = 2  # batches of one call in each round: who does the work of many calls in the first is slow there
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +60,19 @@ class Plan:
 
     @property
     def slots(self) -> int:
-        return self.calls * self.batches
+        return self.calls * self.batches + SINGLES
+
+    def batch_slots(self) -> list[range]:
+        """The slots of each batch of a round; the last batches are of one call each."""
+        whole = [range(i * self.calls, (i + 1) * self.calls) for i in range(self.batches)]
+        return whole + [range(i, i + 1) for i in range(self.calls * self.batches, self.slots)]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Every contestant once on the same inputs: seconds of a batch, in the order they ran."""
 
-    calls: int
+    slots: range
     overhead_s: float
     elapsed_s: dict[str, float]
     seed: int
@@ -77,18 +83,24 @@ class Samples:
     """Microseconds a call: of each contestant, by restart, block and turn."""
 
     times_us: dict[str, list[list[list[float]]]] = field(default_factory=dict)
+    single_us: dict[str, list[float]] = field(default_factory=dict)
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
         overhead = median(turn.overhead_s for turn in turns)
         for name in turns[0].elapsed_s:
-            each = [max(turn.elapsed_s[name] - overhead, 1e-9) / turn.calls * 1e6 for turn in turns]
-            self.times_us.setdefault(name, []).append([each[i : i + 2] for i in range(0, len(each), 2)])
+            each = [
+                (len(turn.slots), max(turn.elapsed_s[name] - overhead, 1e-9) / len(turn.slots) * 1e6) for turn in turns
+            ]
+            most = max(calls for calls, _ in each)
+            full = [time_us for calls, time_us in each if calls == most]
+            self.times_us.setdefault(name, []).append([full[i : i + 2] for i in range(0, len(full), 2)])
+            self.single_us.setdefault(name, []).extend(time_us for calls, time_us in each if calls == 1)
         self.raw.append(
             {
                 "overhead_us": overhead * 1e6,
                 "turns": [
-                    {"calls": t.calls, "seed": t.seed, "us": {name: s * 1e6 for name, s in t.elapsed_s.items()}}
+                    {"calls": len(t.slots), "seed": t.seed, "us": {name: s * 1e6 for name, s in t.elapsed_s.items()}}
                     for t in turns
                 ],
             }
@@ -103,6 +115,7 @@ class Clocked:
     speedup: dict[str, Interval]
     noise: float
     speed: Speed
+    batches_calls: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +131,8 @@ class Course:
     stateful: bool
     verified: bool
     """False only for random models whose generator the candidate uses differently."""
+    large: bool
+    rows: Rows | None
 
 
 def run_once(
@@ -131,7 +146,8 @@ def run_once(
     progress: Callable[[float], None],
 ) -> None:
     """One restart: warm up, then blocks until the time is over."""
-    _round(contestants, course, plan, seeds)  # not counted: caches and clocks warm up
+    play = _lean_round if course.large else _round
+    play(contestants, course, plan, seeds)  # not counted: caches and clocks warm up
     if busy:
         _spread_threads(contestants)
     start = time.perf_counter()
@@ -139,7 +155,7 @@ def run_once(
     for number in range(plan.max_rounds):
         if number >= plan.min_rounds and time.perf_counter() >= until_s:
             break
-        turns += _round(contestants, course, plan, seeds)
+        turns += play(contestants, course, plan, seeds)
         progress(min(1.0, (time.perf_counter() - start) / max(until_s - start, 1e-9)))
     samples.add_restart(turns)
 
@@ -160,15 +176,13 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
             contestant.take_state(list(course.state.values()))
         contestant.map(course.shape, range(plan.slots))
     inputs = [course.reference.draw(s) for s in input_seeds]
-    write_inputs(contestants[CANDIDATE], inputs)
     rng = random.Random(seeds.draw())
     order = list(contestants)
-    turns = []
-    for batch in range(plan.batches):
-        order = order[::-1] if batch % 2 else rng.sample(order, len(order))
-        slots = range(batch * plan.calls, (batch + 1) * plan.calls)
-        turns.append(_turn(contestants, order, slots, inputs, seeds.draw()))
-    _verify(contestants[CANDIDATE], course, inputs, [turn.seed for turn in turns], plan.calls)
+    turns: list[Turn] = []
+    for batch in plan.batch_slots():
+        order = rng.sample(order, len(order)) if len(turns) % 2 == 0 else order[::-1]
+        turns.append(_turn(contestants, order, batch, inputs, seeds.draw()))
+    _verify(contestants[CANDIDATE], course, inputs, turns)
     return turns
 
 
@@ -179,66 +193,75 @@ def _turn(
     inputs: Sequence[tuple[Any, ...]],
     seed: int,
 ) -> Turn:
+    """One batch of each. Its inputs are written now and not before, or they could be worked on in an earlier batch."""
     overhead = contestants[AGAIN].call(range(0), seed)
+    _restore(contestants[CANDIDATE], inputs, slots)
     elapsed = {}
     for name in order:
         elapsed[name] = contestants[name].call(slots, seed)
         if name == CANDIDATE:
             _restore(contestants[name], inputs, slots)
-    return Turn(len(slots), overhead, elapsed, seed)
+    return Turn(slots, overhead, elapsed, seed)
 
 
-def _verify(
-    contestant: Contestant, course: Course, inputs: Sequence[tuple[Any, ...]], seeds: Sequence[int], calls: int
-) -> None:
+def _verify(contestant: Contestant, course: Course, inputs: Sequence[tuple[Any, ...]], turns: Sequence[Turn]) -> None:
     """Every output of a timed call against eager's on the same input."""
     if not course.verified:
         return
     state = course.state
-    for batch, seed in enumerate(seeds):
-        first = batch * calls
-        expected = course.oracle.eager(state, inputs[first : first + calls], seed)
+    for turn in turns:
+        expected = course.oracle.eager(state, [inputs[slot] for slot in turn.slots], turn.seed)
         if course.stateful:
             state = expected.state
-        for number, row in enumerate(expected.calls, first):
+        for number, row in zip(turn.slots, expected.calls, strict=True):
             for e, c, yard in zip(row, contestant.outputs(number), course.yards, strict=True):
-                if close_at_once(c, e, yard):
-                    continue
-                s = score(c, _yard_around(e, yard))
-                if not (s.within(_doubled(limits_for(e.dtype))) or _rounding_decides(c, e, yard)):
+                if (s := close_to_eager(c, e, yard)) is not None:
                     detail = f"call {number + 1} of {len(inputs)} while being timed: {describe_score(s)}"
                     raise Failed(Verdict.INCORRECT, detail)
 
 
-def close_at_once(candidate: torch.Tensor, eager: torch.Tensor, yard: Yardstick) -> bool:
-    """So close that nothing finer need be asked; most outputs are, and this costs one pass."""
-    if not eager.dtype.is_floating_point:
-        return torch.equal(candidate, eager)
-    limit = limits_for(eager.dtype)
-    bound = min(limit.loose_worst * yard.eager_rms, limit.loose_rms * yard.rms)
-    return float((candidate - eager).abs().max()) <= bound if eager.numel() else True
+def _lean_round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds: Seeds) -> list[Turn]:
+    """Two turns of one call each; inputs and outputs exist once, and each contestant lets go of its own at once."""
+    order = random.Random(seeds.draw()).sample(list(contestants), len(contestants))
+    return [_lean_turn(contestants, names, course, seeds) for names in (order, order[::-1])]
 
 
-def _yard_around(eager: torch.Tensor, own: Yardstick) -> Yardstick:
-    """Eager's answer takes the oracle's place; the condition estimate of other inputs, at its largest, the spread's."""
-    flat = eager.reshape(-1)
-    if not eager.dtype.is_floating_point:
-        return replace(own, exact=flat, eager=flat, settled=None)
-    largest = float(own.spread.max()) if own.spread is not None and own.spread.numel() else 0.0
-    return replace(own, exact=flat.double(), eager=flat, spread=None, eager_rms=own.eager_rms + largest)
+def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course: Course, seeds: Seeds) -> Turn:
+    input_seed, seed, secret = seeds.draw(), seeds.draw(), seeds.draw()
+    contestants[AGAIN].map(course.shape, [0])
+    overhead = contestants[AGAIN].call(range(0), seed)
+    elapsed = {}
+    for name in order:
+        contestant = contestants[name]
+        if course.stateful:
+            contestant.take_state(list(course.state.values()))
+        contestant.map(course.shape, [0])
+        args = course.reference.draw(input_seed)
+        given = fingerprint(flatten_arguments(args)[1], secret)
+        write_inputs(contestant, [args])
+        del args
+        elapsed[name] = contestant.call(range(1), seed)
+        if name == CANDIDATE and course.verified:
+            _verify_in_place(contestant, course, input_seed, seed, given, secret)
+        contestant.release()
+    return Turn(range(1), overhead, elapsed, seed)
 
 
-def _rounding_decides(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
-    """Indices of near ties may differ; about as many as were unsettled on the inputs that made the yardstick."""
-    if eager.dtype.is_floating_point or own.settled is None:
-        return False
-    unsettled = 1 - float(own.settled.double().mean())
-    return float((candidate != eager).double().mean()) <= 3 * unsettled + 1e-3 * (unsettled > 0)
-
-
-def _doubled(limit: Limit) -> Limit:
-    """Both sides are off from the truth here, and inputs differ from those that made the yardstick."""
-    return Limit(4 * limit.loose_rms, 4 * limit.loose_worst, 0, 0)
+def _verify_in_place(
+    contestant: Contestant, course: Course, input_seed: int, seed: int, given: list[int], secret: int
+) -> None:
+    """The one output against eager's, some rows at a time where rows are independent."""
+    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
+    if fingerprint(views, secret) != given:
+        write_inputs(contestant, [course.reference.draw(input_seed)])
+    args: tuple[Any, ...] = unflatten(course.shape.arguments, views)
+    parts = list(row_slices(course.rows, secret)) if course.rows else [None]
+    for part in parts:
+        some = args if part is None or course.rows is None else sliced(args, course.rows, part)
+        eager = course.oracle.eager(course.state, [some], seed).calls[0]
+        for e, c, yard in zip(eager, contestant.outputs(0, part), course.yards, strict=True):
+            if (s := close_to_eager(c, e, yard)) is not None:
+                raise Failed(Verdict.INCORRECT, f"while being timed: {describe_score(s)}")
 
 
 def _restore(contestant: Contestant, inputs: Sequence[tuple[Any, ...]], slots: range) -> None:
@@ -260,11 +283,26 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     if AGAIN in measured and "eager" in measured:
         between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)))
+    batches = _batches_calls(samples, times)
+    if batches:
+        speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None else speed_of(first, noise)
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
-    return Clocked(times, speedup, noise, speed)
+    return Clocked(times, speedup, noise, speed, batches)
+
+
+def _batches_calls(samples: Samples, times: dict[str, Interval]) -> bool:
+    """Whether one call alone takes the candidate much longer than one of many, and eager not."""
+    alone = {name: median(samples.single_us.get(name) or [0.0]) for name in (CANDIDATE, AGAIN)}
+    extra = {name: alone[name] - times[name].median for name in alone}
+    return extra[CANDIDATE] > 2 * max(extra[AGAIN], 0.0) + times[CANDIDATE].median + 50.0
+
+
+def _one_by_one(samples: Samples, name: str) -> Interval:
+    """The speed-up over calls that are made one at a time."""
+    return ratio_interval([[[t] for t in samples.single_us[name]]], [[[t] for t in samples.single_us[CANDIDATE]]])
 
 
 def speed_of(speedup: Interval, noise: float) -> Speed:
@@ -283,7 +321,7 @@ def speed_of(speedup: Interval, noise: float) -> Speed:
 
 def plan_batches(seconds_a_call: float, bytes_a_call: int, memory_bytes: int, target_s: float) -> Plan:
     """Batches that last about `target_s`, as many of them to a round as fit; always an even number."""
-    fitting = max(2, min(512, memory_bytes // max(bytes_a_call, 1)))
+    fitting = max(2, min(512, memory_bytes // max(bytes_a_call, 1)) - SINGLES)
     calls = max(1, min(math.ceil(target_s / max(seconds_a_call, 1e-7)), fitting // 2))
     batches = max(2, min(8, fitting // calls) // 2 * 2)
     return Plan(calls=calls, batches=batches, min_rounds=2, max_rounds=60)

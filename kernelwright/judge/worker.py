@@ -147,6 +147,8 @@ class Bench:
     def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts."""
         self.held.clear()
+        if not brief["slots"] and self.expected and self.expected["device"].type == "cuda":
+            torch.cuda.empty_cache()
         self.slots = [
             unflatten(brief["arguments"], [self._tensor(spec) for spec in tensors]) for tensors in brief["slots"]
         ]

@@ -6,6 +6,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import torch
+
+from kernelwright.flags import arch_list
 from kernelwright.judge.candidate import Candidate, Facts
 from kernelwright.judge.case import Case
 from kernelwright.judge.contestant import Contestant, Layout, plan_layout
@@ -31,7 +34,7 @@ class Workshop:
     """Private folders: the baselines', and the candidate's, where only what it built outlives a worker."""
 
     def __init__(self, folder: Path, zygote: Zygote, case: Case, policy: Policy) -> None:
-        self.folder = folder / "work"
+        self.folder = folder / "candidate"
         self.baseline_folder = folder / "baseline"
         self._kept = folder / "kept"
         self._zygote = zygote
@@ -78,17 +81,29 @@ class Workshop:
             hidden=(self._case.problem.path.resolve(),),
             perturb=POISON if poison else 0,
             raised=raised,
+            environment=_gpu_environment(self._case),
         )
         worker = self._zygote.start(cell, arena.pool.fd)
         return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
 
     def _loaded(self, contestant: Contestant, file: Path, name: str, variant: str) -> Contestant:
         try:
-            contestant.load(self._case.entry(file, name, variant), self._case.model_seed, self._case.torch_device)
+            contestant.load(self._case.entry(file, name, variant), self._case.model_seed, self._case.worker_device)
         except BaseException:
             contestant.close()
             raise
         return contestant
+
+
+def _gpu_environment(case: Case) -> dict[str, str]:
+    """The one GPU that is judged on, by its own name: numbers depend on an environment that workers do not have."""
+    if not case.gpu:
+        return {}
+    uuid = str(torch.cuda.get_device_properties(case.torch_device).uuid)
+    return {
+        "CUDA_VISIBLE_DEVICES": uuid if uuid.startswith("GPU-") else f"GPU-{uuid}",
+        "TORCH_CUDA_ARCH_LIST": arch_list(case.device),
+    }
 
 
 @contextlib.contextmanager

@@ -58,6 +58,7 @@ CHEATS = (
     cheat("x32_writes_outside", "rectify", V.MEMORY_VIOLATION),
     cheat("x38_forged_answer", "rectify", V.INCORRECT, V.TAMPERING),
     cheat("x41_folded_weights", "linear", V.INCORRECT),
+    cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
     cheat("x34_torch_only", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),

@@ -125,7 +125,7 @@ def test_a_killed_judge_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     )
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("kernelwright-judge-*/case-*/kept")) and time.monotonic() < deadline:
-        if list(tmp_path.glob("kernelwright-judge-*/case-*/work/source/candidate.py")):
+        if list(tmp_path.glob("kernelwright-judge-*/case-*/candidate/source/candidate.py")):
             break
         time.sleep(0.1)
     time.sleep(2.0)  # the worker is in its loop now

@@ -1,0 +1,94 @@
+"""The oracle: float64 for any model, random numbers replayed, running statistics followed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.reference import copied_state, open_reference
+from kernelwright.load import Problem
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
+
+
+def oracle_for(
+    body: str, inputs: str = "[torch.rand(6, 8)]", precision: str = "reference"
+) -> tuple[Oracle, tuple, dict]:
+    source = f"{HEAD}class Model(nn.Module):\n{body}\ndef get_inputs():\n    return {inputs}\n"
+    reference = open_reference(Problem("small", source, Path("small.py")), torch.device("cpu"))
+    model = reference.construct(1)
+    return Oracle(reference, model, precision, draws=3), reference.draw(2), copied_state(model)
+
+
+FORWARD = "    def forward(self, x):\n        return {}\n"
+
+
+def test_the_truth_is_float64_and_close_to_eager():
+    oracle, args, state = oracle_for(FORWARD.format("torch.softmax(x @ x.T, 1)"))
+    yard = oracle.truth(state, [args], 0).calls[0][0]
+    assert yard.exact.dtype is torch.float64
+    assert 0 < yard.eager_rms < 1e-6
+    assert torch.allclose(yard.exact, torch.softmax(args[0].double() @ args[0].double().T, 1).reshape(-1))
+
+
+@pytest.mark.parametrize(
+    "expression",
+    ["x.float().exp()", "x * torch.ones(8)", "x.to(torch.float32) + torch.full((8,), 0.1)", "F.pad(x, (1, 1))"],
+)
+def test_a_forward_that_insists_on_float32_is_still_widened(expression: str):
+    oracle, args, state = oracle_for(FORWARD.format(expression))
+    yard = oracle.truth(state, [args], 0).calls[0][0]
+    assert yard.exact.dtype is torch.float64
+    assert yard.eager_rms < 1e-6
+
+
+def test_dropout_is_replayed_with_the_same_mask():
+    oracle, args, state = oracle_for(FORWARD.format("F.dropout(x, 0.5) * 3"))
+    oracle.random = True
+    yard = oracle.truth(state, [args], 7).calls[0][0]
+    assert torch.equal(yard.exact == 0, yard.eager == 0)
+    assert yard.eager_rms < 1e-6
+
+
+def test_running_statistics_are_followed_over_calls():
+    body = "    def __init__(self):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(8)\n"
+    oracle, args, state = oracle_for(body + FORWARD.format("self.norm(x)"))
+    truth = oracle.truth(state, [args, args], 0)
+    assert truth.changed == {"norm.running_mean", "norm.running_var", "norm.num_batches_tracked"}
+    assert int(truth.state["norm.num_batches_tracked"].eager[0]) == 2
+    again = oracle.truth(state, [args, args], 0)
+    assert torch.equal(again.state["norm.running_mean"].eager, truth.state["norm.running_mean"].eager)
+
+
+def test_a_forward_that_writes_into_its_input_spoils_nothing():
+    oracle, args, state = oracle_for(FORWARD.format("x.mul_(2)"))
+    before = args[0].clone()
+    oracle.truth(state, [args], 0)
+    assert torch.equal(args[0], before)
+
+
+def test_cancellation_shows_in_the_spread():
+    oracle, args, state = oracle_for(FORWARD.format("(x + 1000) - (x.flip(0) + 1000)"))
+    yard = oracle.truth(state, [args], 0).calls[0][0]
+    assert yard.spread is not None
+    assert 0 < float(yard.spread.mean()) < 1e-6
+
+
+def test_a_scalar_that_eager_gets_right_by_luck_still_has_a_yardstick():
+    oracle, args, state = oracle_for(FORWARD.format("x.mean()"), "[torch.rand(64, 128)]")
+    assert oracle.truth(state, [args], 0).calls[0][0].eager_rms > 1e-9
+
+
+def test_an_allowed_precision_counts_only_where_there_is_a_contraction():
+    with_matmul, args, state = oracle_for(FORWARD.format("x @ x.T"), precision="tf32")
+    without, args2, state2 = oracle_for(FORWARD.format("x * 2"), precision="tf32")
+    assert with_matmul.truth(state, [args], 0).calls[0][0].allowance_rms > 1e-5
+    assert without.truth(state2, [args2], 0).calls[0][0].allowance_rms == 0
+
+
+def test_indices_are_settled_unless_rounding_decides_them():
+    oracle, _, state = oracle_for(FORWARD.format("x.argmax(1)"))
+    clear, tied = torch.rand(6, 8), torch.ones(6, 8)
+    assert bool(oracle.truth(state, [(clear,)], 0).calls[0][0].settled.all())
+    assert not bool(oracle.truth(state, [(tied,)], 0).calls[0][0].settled.all())

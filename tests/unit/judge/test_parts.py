@@ -1,0 +1,161 @@
+"""Smaller parts: guard bands, seeds, provenance, distributions, rows, and precision by its error."""
+
+import ctypes
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.judge.large import fingerprint, row_slices, rows_of, sliced
+from kernelwright.judge.modes import rounded
+from kernelwright.judge.pool import FILLS, Planner, make_pool
+from kernelwright.judge.provenance import Origin, Provenance
+from kernelwright.judge.randomness import differences
+from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.sources import kernel_names
+
+CPU = torch.device("cpu")
+
+
+# --- pool
+
+
+@given(st.lists(st.lists(st.integers(0, 7), max_size=3), min_size=1, max_size=6))
+def test_tensors_in_a_pool_do_not_touch_and_bands_fill_the_rest(shapes):
+    planner = Planner()
+    places = [planner.place(torch.empty(shape)) for shape in shapes]
+    covered = sorted([(p.offset, p.span) for p in places] + planner.bands())
+    assert sum(size for _, size in covered) == planner.size
+    assert all(size >= 16 << 10 for _, size in planner.bands())
+
+
+def test_a_pool_gives_back_what_was_written_and_notices_writes_beside_it():
+    planner = Planner()
+    dense, gapped = planner.place(torch.empty(5, 7)), planner.place(torch.empty(4, 3), strides=(5, 1))
+    pool = make_pool(planner, CPU)
+    x, y = torch.rand(5, 7), torch.rand(4, 3)
+    pool.view(dense).copy_(x)
+    pool.view(gapped).copy_(y)
+    assert torch.equal(pool.view(dense), x)
+    assert torch.equal(pool.view(gapped), y)
+    for fill in FILLS:
+        pool.fill_bands(fill)
+        assert pool.damaged_bands() == 0
+    ctypes.memset(pool.view(dense).data_ptr() + x.numel() * 4, 0, 1)
+    assert pool.damaged_bands() == 1
+    pool.close()
+
+
+def test_the_first_fill_is_nan_and_the_second_a_large_number_in_every_format():
+    for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
+        first, second = (torch.full((dtype.itemsize,), fill, dtype=torch.uint8).view(dtype) for fill in FILLS)
+        assert torch.isnan(first).all()
+        assert torch.isfinite(second).all()
+        assert float(second.abs()) > 1e4
+
+
+# --- seeds
+
+
+def test_seeds_are_repeatable_and_do_not_repeat():
+    one, two = Seeds(5), Seeds(5)
+    drawn = [one.draw() for _ in range(1000)]
+    assert drawn == [two.draw() for _ in range(1000)]
+    assert len(set(drawn)) == 1000
+    assert all(0 <= seed < 2**62 for seed in drawn)
+    assert Seeds.from_entropy().root != Seeds.from_entropy().root
+
+
+# --- provenance
+
+
+def origin_of(compute) -> Origin:
+    mode = Provenance()
+    with torch.no_grad(), mode:
+        result = compute(torch.rand(8, 8))
+    return mode.origin(result)
+
+
+def stamped(x: torch.Tensor) -> torch.Tensor:
+    ctypes.memset(x.data_ptr(), 3, x.numel() * 4)
+    return x
+
+
+def test_operators_alone_are_plain_and_products_are_a_vendors():
+    assert origin_of(lambda x: torch.relu(x) + 1) == Origin.PLAIN
+    assert origin_of(lambda x: (x @ x).sum()) == Origin.VENDOR_LIBRARY
+
+
+def test_memory_written_by_no_operator_is_a_kernels():
+    assert Origin.OWN_KERNEL in origin_of(lambda x: stamped(torch.empty_like(x)))
+    assert Origin.OWN_KERNEL in origin_of(lambda x: stamped(torch.empty_like(x)).t().contiguous() * 2)
+    assert Origin.OWN_KERNEL in origin_of(lambda x: stamped(x.clone()))
+
+
+def test_a_kernel_whose_result_is_dropped_does_not_count():
+    assert origin_of(lambda x: (stamped(torch.empty_like(x)), torch.relu(x))[1]) == Origin.PLAIN
+
+
+# --- distributions
+
+
+def test_equal_distributions_agree_and_others_do_not():
+    torch.manual_seed(0)
+    x = torch.rand(32, 16)
+    draw = lambda p: torch.stack([torch.nn.functional.dropout(x, p) for _ in range(64)])
+    assert differences(draw(0.3), draw(0.3)) == ""
+    assert differences(draw(0.35), draw(0.3)) != ""
+    assert differences(x.expand(64, 32, 16), draw(0.3)) != ""
+    one_mask = torch.stack([x * (torch.rand(1) >= 0.3) / 0.7 for _ in range(64)])
+    assert differences(one_mask, draw(0.3)) != ""
+    assert differences(draw(0.3) * 1.1, draw(0.3)) != ""
+
+
+# --- rows
+
+
+def test_rows_that_do_not_touch_are_found_out():
+    x = torch.rand(12, 5)
+    assert rows_of(lambda args: torch.softmax(args[0], 1), (x,), 40, 200) is not None
+    assert rows_of(lambda args: torch.softmax(args[0], 0), (x,), 40, 200) is None
+    assert rows_of(lambda args: args[0].sum(), (x,), 40, 200) is None
+    product = rows_of(lambda args: args[0] @ args[1], (x, torch.rand(5, 3)), 40, 200)
+    assert product is not None
+    assert product.arguments == (0,)
+
+
+def test_every_row_comes_up_once_and_the_ends_come_first():
+    rows = rows_of(lambda args: args[0] * 2, (torch.rand(23, 4),), 16, 80)
+    assert rows is not None
+    parts = list(row_slices(rows, 1))
+    assert sorted(i for part in parts for i in range(part.start, part.stop)) == list(range(23))
+    assert parts[0].start == 0
+    assert parts[1].stop == 23
+    (piece,) = sliced((torch.arange(23),), rows, parts[1])
+    assert int(piece[-1]) == 22
+
+
+def test_a_fingerprint_changes_with_any_byte_and_with_the_secret():
+    x = torch.rand(1000)
+    before = fingerprint([x], 7)
+    assert fingerprint([x.clone()], 7) == before
+    assert fingerprint([x], 8) != before
+    x[999] += 1
+    assert fingerprint([x], 7) != before
+
+
+# --- precision
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("tf32", 10), ("bf16", 7), ("fp16", 10)])
+def test_rounding_keeps_the_bits_of_the_format(precision: str, bits: int):
+    x = torch.rand(10_000) + 0.5
+    error = ((rounded(x, precision) - x) / x).abs().max()
+    assert 2.0 ** -(bits + 3) < float(error) <= 2.0 ** -(bits + 1)
+
+
+def test_kernel_names_are_read_from_the_sources():
+    source = "template <int N> __global__ void __launch_bounds__(256) tile_sum(float* x) {} __global__ void k2(int) {}"
+    text = f"S = {source!r}"
+    assert kernel_names(text) == {"tile_sum", "k2"}

@@ -1,0 +1,93 @@
+"""Statistics of times: intervals, verdicts on speed, and the plan of batches."""
+
+import math
+import random
+
+import pytest
+
+from kernelwright.judge import Interval, Speed
+from kernelwright.judge.bootstrap import interval, ratio_interval
+from kernelwright.judge.timing import CANDIDATE, Samples, Turn, plan_batches, speed_of, summarise
+
+
+def noisy(
+    centre: float, runs: int = 3, blocks: int = 12, noise: float = 0.05, seed: int = 0
+) -> list[list[list[float]]]:
+    rng = random.Random(seed)
+    return [[[centre * math.exp(rng.gauss(0, noise)) for _ in range(2)] for _ in range(blocks)] for _ in range(runs)]
+
+
+def test_the_interval_holds_the_truth():
+    found = interval(noisy(100.0))
+    assert found.low < 100 < found.high
+    assert found.median == pytest.approx(100, rel=0.03)
+
+
+def test_noise_that_both_share_cancels():
+    rng = random.Random(1)
+    spells = [[[math.exp(rng.gauss(0, 1)) for _ in range(2)] for _ in range(20)] for _ in range(3)]
+    slow = [[[2 * t for t in block] for block in run] for run in spells]
+    found = ratio_interval(slow, spells)
+    assert (found.median, found.low, found.high) == pytest.approx((2, 2, 2))
+
+
+def test_restarts_that_differ_widen_the_interval():
+    alike = interval(noisy(100, noise=0.01))
+    apart = interval([run for centre in (90, 100, 110) for run in noisy(centre, runs=1, noise=0.01)])
+    assert apart.high - apart.low > 3 * (alike.high - alike.low)
+
+
+@pytest.mark.parametrize(
+    ("speedup", "noise", "speed"),
+    [
+        (Interval(1.5, 1.4, 1.6), 0.01, Speed.FASTER),
+        (Interval(1.03, 1.025, 1.04), 0.05, Speed.SAME),
+        (Interval(0.5, 0.48, 0.52), 0.01, Speed.SLOWER),
+        (Interval(1.0, 0.99, 1.01), 0.0, Speed.SAME),
+        (Interval(1.2, 0.8, 1.9), 0.01, Speed.INCONCLUSIVE),
+        (Interval(math.inf, 1.0, math.inf), 0.01, Speed.IMPOSSIBLE),
+        (Interval(math.nan, 1.0, 2.0), 0.01, Speed.IMPOSSIBLE),
+    ],
+)
+def test_speed_is_said_only_beyond_the_noise(speedup: Interval, noise: float, speed: Speed):
+    assert speed_of(speedup, noise) is speed
+
+
+def turns(times_us: dict[str, float], alone_us: dict[str, float] | None = None) -> list[Turn]:
+    def turn(calls: int, each: dict[str, float]) -> Turn:
+        return Turn(range(calls), 1e-4, {name: 1e-4 + calls * t * 1e-6 for name, t in each.items()}, 0)
+
+    return [turn(50, times_us) for _ in range(6)] + [turn(1, alone_us or times_us) for _ in range(6)]
+
+
+def test_the_overhead_of_a_batch_is_not_a_calls_time():
+    samples = Samples()
+    samples.add_restart(turns({"eager": 100.0, "eager again": 100.0, CANDIDATE: 50.0}))
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.times_us[CANDIDATE].median == pytest.approx(50.0)
+    assert clocked.speedup["eager"].median == pytest.approx(2.0)
+    assert clocked.speed is Speed.FASTER
+
+
+def test_faster_than_memory_is_impossible():
+    samples = Samples()
+    samples.add_restart(turns({"eager": 100.0, "eager again": 100.0, CANDIDATE: 1.0}))
+    assert summarise(samples, ["eager"], 20.0).speed is Speed.IMPOSSIBLE
+
+
+def test_work_done_ahead_in_the_first_call_shows_when_calls_come_one_by_one():
+    fast = {"eager": 1000.0, "eager again": 1000.0, CANDIDATE: 100.0}
+    samples = Samples()
+    samples.add_restart(turns(fast, fast | {CANDIDATE: 1000.0}))
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.batches_calls
+    assert clocked.speedup["eager"].median == pytest.approx(1.0, rel=0.01)
+
+
+def test_batches_last_long_enough_and_fit():
+    plan = plan_batches(1e-4, 1 << 10, 1 << 30, 0.004)
+    assert plan.calls * 1e-4 >= 0.004
+    assert plan.slots <= 512
+    big = plan_batches(0.5, 1 << 28, 1 << 29, 0.004)
+    assert (big.calls, big.batches) == (1, 2)
+    assert [len(batch) for batch in big.batch_slots()] == [1, 1, 1, 1]

@@ -1,0 +1,199 @@
+"""Workers as processes: isolation levels, limits, stopping, killing, and what the judge reads of them."""
+
+import contextlib
+import ctypes
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kernelwright.judge.cell import LEVELS
+from kernelwright.judge.process import Cell, Ended, Limits, Reply, Worker, Zygote
+from kernelwright.judge.wire import Op, Status
+
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def zygote() -> Iterator[Zygote]:
+    with Zygote() as one:
+        yield one
+
+
+@pytest.fixture
+def start(zygote: Zygote, tmp_path: Path):
+    """Workers in a folder of the test's, ended with it."""
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if os.access(parent, os.W_OK) and parent.name.startswith("pytest"):
+            parent.chmod(0o755)
+    started: list[Worker] = []
+    memory = os.memfd_create("pool")
+    os.ftruncate(memory, 4096)
+
+    def make(code: str = "", level: str = "", memory_bytes: int = 32 * GIB, disk_bytes: int = GIB) -> Worker:
+        folder = tmp_path / f"worker{len(started)}"
+        folder.mkdir()
+        model = "class ModelNew(torch.nn.Module):\n    def forward(self, x): return x\n"
+        text = f"import torch, os, sys, time\n{code}\n{model}"
+        (folder / "candidate.py").write_text(text)
+        limits = Limits(memory_bytes=memory_bytes, disk_bytes=disk_bytes, processes=64)
+        cell = Cell(folder, limits, threads=1, gpu=False, level=level or zygote.strongest_level(False))
+        started.append(zygote.start(cell, memory))
+        return started[-1]
+
+    yield make
+    for worker in started:
+        worker.kill()
+    os.close(memory)
+
+
+def load(worker: Worker, limit_s: float = 30.0) -> Reply:
+    brief = {
+        "file": str(worker.cell.folder / "candidate.py"),
+        "name": "candidate",
+        "entry": "ModelNew",
+        "variant": "plain",
+        "device": "cpu",
+        "arguments": ["(", ["("], ["{"]],
+        "tensors": [],
+        "state": [],
+    }
+    return worker.ask(Op.LOAD, limit_s, brief=brief)
+
+
+def require(zygote: Zygote, level: str) -> None:
+    if not zygote._starts(level, gpu=False):
+        pytest.skip(f"{level} is not possible on this machine")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_worker_runs_at_every_level_that_starts_here(zygote: Zygote, start, level: str):
+    require(zygote, level)
+    assert load(start(level=level)).status is Status.STATE_BY_NAME
+
+
+@pytest.mark.parametrize("level", LEVELS[:2])
+def test_files_outside_the_cell_cannot_be_read(zygote: Zygote, start, tmp_path: Path, level: str):
+    require(zygote, level)
+    secret = tmp_path / "secret.txt"
+    secret.write_text("42")
+    secret.chmod(0o644)
+    reply = load(start(f"open('{secret}').read(); raise SystemExit('read it')", level=level))
+    assert reply.status is Status.LOAD_ERROR
+    assert "PermissionError" in reply.message or "FileNotFoundError" in reply.message
+
+
+@pytest.mark.parametrize("level", LEVELS[:2])
+def test_files_outside_the_cell_cannot_be_written(zygote: Zygote, start, tmp_path: Path, level: str):
+    require(zygote, level)
+    tmp_path.chmod(0o777)
+    load(start(f"open('{tmp_path}/planted', 'w').write('x')", level=level))
+    assert not (tmp_path / "planted").exists()
+
+
+@pytest.mark.parametrize("level", LEVELS[:2])
+def test_there_is_no_network(zygote: Zygote, start, level: str):
+    require(zygote, level)
+    reply = load(start("import socket\nsocket.socket(socket.AF_INET, socket.SOCK_STREAM)", level=level))
+    assert "PermissionError" in reply.message
+
+
+@pytest.mark.parametrize("level", LEVELS[:2])
+def test_another_process_cannot_be_signalled(zygote: Zygote, start, level: str):
+    require(zygote, level)
+    reply = load(start(f"os.kill({os.getpid()}, 0)", level=level))
+    assert "ProcessLookupError" in reply.message or "PermissionError" in reply.message
+
+
+def test_the_system_calls_that_would_fool_the_judge_are_refused(start):
+    code = (
+        "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "assert libc.syscall(323, 0) < 0 and ctypes.get_errno() == 1, 'userfaultfd'\n"
+        "assert libc.ptrace(0, 0, 0, 0) < 0 and ctypes.get_errno() == 1, 'ptrace'\n"
+    )
+    worker = start(code)
+    if worker.cell.level == "limits" or os.uname().machine != "x86_64":
+        pytest.skip("no seccomp here")
+    assert load(worker).status is Status.STATE_BY_NAME
+
+
+def test_nothing_of_the_judges_environment_is_handed_on(start, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("SECRET_TOKEN", "1")
+    reply = load(start("raise SystemExit(' '.join(sorted(os.environ)) + open('/proc/self/environ').read())"))
+    assert "PATH" in reply.message
+    assert "SECRET_TOKEN" not in reply.message
+
+
+def test_a_worker_that_exits_is_told_from_one_that_crashes(start):
+    with pytest.raises(Ended) as left:
+        load(start("os._exit(3)"))
+    assert (left.value.how, left.value.code) == ("exit", 3)
+    with pytest.raises(Ended) as crashed:
+        load(start("os.kill(os.getpid(), 11)"))
+    assert (crashed.value.how, crashed.value.code) == ("signal", 11)
+
+
+def test_a_worker_that_does_not_answer_is_given_up(start):
+    began = time.perf_counter()
+    with pytest.raises(Ended) as ended:
+        load(start("time.sleep(60)"), limit_s=1.0)
+    assert ended.value.how == "timeout"
+    assert time.perf_counter() - began < 5
+
+
+def test_killing_a_worker_takes_its_children_and_grandchildren_down(start):
+    code = "if os.fork() == 0:\n    os.setsid()\n    os.fork()\n    time.sleep(100)\n    os._exit(0)"
+    worker = start(code)
+    load(worker)
+    deadline = time.perf_counter() + 10
+    while len(family := worker.tree()) < 3 and time.perf_counter() < deadline:
+        time.sleep(0.05)
+    assert len(family) == 3
+    worker.kill()
+    while any(Path(f"/proc/{pid}").exists() for pid in family) and time.perf_counter() < deadline:
+        time.sleep(0.05)
+    assert not any(Path(f"/proc/{pid}").exists() for pid in family)
+
+
+def test_a_stopped_worker_stands_still_and_its_helpers_too(start):
+    worker = start("if os.fork() == 0:\n    while True: pass")
+    load(worker)
+    worker.stop()
+    time.sleep(0.1)
+    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in worker.tree()]
+    assert states == ["T", "T"]
+    worker.resume()
+    assert worker.ask(Op.GIVE_STATE, 10, brief={"state": []}).status is Status.DONE
+
+
+def test_the_judge_reads_a_workers_memory(start):
+    worker = start()
+    load(worker)
+    assert worker.can_be_read()
+    assert not worker.read(8, 8, ctypes.addressof(ctypes.create_string_buffer(8)))
+
+
+def test_memory_beyond_the_limit_is_refused_or_ends_the_worker(start):
+    worker = start("kept = []\nwhile True: kept.append(torch.ones(1 << 24))", memory_bytes=GIB)
+    with contextlib.suppress(Ended):  # found by the judge before an allocation failed
+        assert load(worker).status is Status.OUT_OF_MEMORY
+
+
+def test_an_answer_that_nobody_asked_for_is_noticed(start):
+    code = "for fd in range(3, 64):\n    try: os.write(fd, b'\\x01' * 3)\n    except OSError: pass"
+    worker = start(code)
+    load(worker)
+    with pytest.raises(Ended) as ended:
+        worker.ask(Op.GIVE_STATE, 5, brief={"state": []})
+    assert ended.value.how == "unasked"
+
+
+def test_what_a_worker_prints_is_kept_up_to_a_megabyte(start):
+    worker = start("os.write(2, b'hello\\n')\nfor _ in range(64): os.write(1, b'x' * (1 << 16))")
+    load(worker)
+    time.sleep(0.2)
+    assert worker.log().startswith("hello")
+    assert len(worker.log()) <= 1 << 20
