@@ -25,6 +25,29 @@ from kernelwright.simplify import simplify
 HEADER = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\n"
 
 
+def model_source(
+    *forward: str,
+    init: tuple[str, ...] = (),
+    inputs: str = "torch.randn(4, 6)",
+    takes: str = "self, x",
+    above: str = "",
+) -> str:
+    """A model file of a few statements."""
+    made = ["    def __init__(self):", "        super().__init__()", *(f"        {line}" for line in init), ""]
+    return "\n".join(
+        [
+            above,
+            "class Model(nn.Module):",
+            *(made if init else []),
+            f"    def forward({takes}):",
+            *(f"        {line}" for line in forward),
+            "",
+            "",
+            f"def get_inputs():\n    return [{inputs}]\n\n\ndef get_init_inputs():\n    return []\n",
+        ]
+    )
+
+
 def emitted_text(problem: Problem, device: str = "cpu") -> str:
     """The whole compiler, without tuning."""
     target = resolve(device)
