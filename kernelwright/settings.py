@@ -21,6 +21,7 @@ class Settings:
     search_path        PATH: where compilers and ninja are looked for
     cxx                CXX if set: the C++ compiler to use
     build_timeout_s    a compiler that runs longer is stopped: KERNELWRIGHT_BUILD_TIMEOUT
+    compiler_variables what compilers themselves read (NVCC_CCBIN, CPATH ...), for processes that build elsewhere
     """
 
     cache_dir: Path
@@ -29,6 +30,14 @@ class Settings:
     search_path: str
     cxx: str | None
     build_timeout_s: float
+    compiler_variables: tuple[tuple[str, str], ...] = ()
+
+
+# Without these a compiler may not find its own parts: its host compiler, its headers, its libraries.
+COMPILER_VARIABLES = (
+    *("CC", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+    *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
+)
 
 
 def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
@@ -44,6 +53,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> Settings:
         search_path=env.get("PATH", os.defpath),
         cxx=env.get("CXX") or None,
         build_timeout_s=float(_positive_int(env, "KERNELWRIGHT_BUILD_TIMEOUT") or 600),
+        compiler_variables=tuple((name, env[name]) for name in COMPILER_VARIABLES if env.get(name)),
     )
 
 

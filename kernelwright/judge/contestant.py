@@ -324,8 +324,9 @@ def _sentence(verdict: Verdict, message: str) -> str:
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     if verdict is Verdict.COMPILE_ERROR:
         errors = [line for line in lines if any(sign in line for sign in COMPILER_ERROR_SIGNS)]
-        lines = errors or lines
-        return lines[0][:500] if lines else ""
+        failed = [i for i, line in enumerate(lines) if line.startswith("FAILED")]
+        said = " | ".join(lines[failed[0] + 2 :]) if failed else ""  # after the file's name and the command
+        return (errors[0] if errors else said or "".join(lines[:1]))[:500]
     if len(lines) > 1 and lines[-1].startswith("(line "):
         return f"{lines[0][:400]} {lines[-1][:200]}"
     return lines[0][:600] if lines else ""

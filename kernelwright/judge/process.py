@@ -480,6 +480,7 @@ def _base_environment() -> dict[str, str]:
         found["CUDA_HOME"] = str(settings.cuda_home)
     if settings.cxx:
         found["CXX"] = settings.cxx
+    found |= dict(settings.compiler_variables)
     return {name: value for name, value in found.items() if value}
 
 
