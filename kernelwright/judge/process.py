@@ -464,12 +464,28 @@ def readable_paths() -> list[Path]:
     python = [Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent]
     packages = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     toolkit = read_settings().cuda_home
-    wanted = [*system, *python, *packages, Path(__file__).resolve().parent, *([toolkit] if toolkit else [])]
+    ours = Path(__file__).resolve().parent
+    wanted = [*system, *python, *packages, ours, *([toolkit] if toolkit else []), *_tool_prefixes()]
     found: list[Path] = []
     for path in dict.fromkeys(path for path in wanted if path.exists()):
         if not any(path.is_relative_to(other) for other in found):
             found.append(path)
     return found
+
+
+def _tool_prefixes() -> list[Path]:
+    """Where the programs on the search path are installed: for /opt/gcc/bin, /opt/gcc with its headers and parts.
+
+    A folder in somebody's home is shown alone, without what lies beside it.
+    """
+    homes = {Path.home(), Path("/root"), Path("/home"), Path("/")}
+    prefixes = []
+    for name in read_settings().search_path.split(os.pathsep):
+        folder = Path(name)
+        at_home = folder.parent in homes or folder.parent.parent == Path("/home")
+        if folder.is_absolute() and folder.is_dir():
+            prefixes.append(folder.parent if folder.name in ("bin", "sbin") and not at_home else folder)
+    return prefixes
 
 
 def _base_environment() -> dict[str, str]:

@@ -18,6 +18,7 @@ from kernelwright.judge.modes import CONTRACTIONS
 __all__ = ["Origin", "Provenance"]
 
 SAMPLED_BYTES = 8 << 20
+FRESH = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
 
 
 class Origin(IntFlag):
@@ -47,6 +48,8 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
         result = func(*args, **kwargs)
         if func.overloadpacket.__name__ in CONTRACTIONS:
             taken |= Origin.VENDOR_LIBRARY
+        if func.overloadpacket.__name__ in FRESH:
+            _scribble(result, len(self._kept))  # or a kernel that writes what an older one left there would not show
         for tensor in _tensors(result):
             key = _storage(tensor)
             self._origins[key] = self._origins.get(key, Origin.PLAIN) | taken
@@ -76,11 +79,22 @@ def _storage(tensor: torch.Tensor) -> int:
     return tensor.untyped_storage().data_ptr()
 
 
+def _scribble(tensor: torch.Tensor, number: int) -> None:
+    flat = _bytes(tensor)
+    if flat.numel():
+        pattern = (torch.arange(251, device=flat.device) * 37 + number) % 251
+        flat.copy_(pattern.repeat(flat.numel() // 251 + 1)[: flat.numel()])
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(tensor.untyped_storage())
+
+
 def _fingerprint(tensor: torch.Tensor) -> int:
     storage = tensor.untyped_storage()
     if not storage.nbytes() or not storage.data_ptr():
         return 0
-    flat = torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(storage)
+    flat = _bytes(tensor)
     step = max(1, flat.numel() // SAMPLED_BYTES)
     sampled = flat[::step]
     weights = torch.arange(1, 252, device=flat.device).repeat(sampled.numel() // 251 + 1)[: sampled.numel()]
