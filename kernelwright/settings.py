@@ -35,7 +35,7 @@ class Settings:
 
 # Without these a compiler may not find its own parts: its host compiler, its headers, its libraries.
 COMPILER_VARIABLES = (
-    *("CC", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
+    *("CC", "CUDAHOSTCXX", "NVCC_CCBIN", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "GCC_EXEC_PREFIX", "COMPILER_PATH"),
     *("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH"),
 )
 

@@ -69,6 +69,7 @@ class Cell:
     perturb    the byte that fresh memory is filled with; 0 for none
     raised     run it before other users' processes, if we may: less noise in times
     environment  variables beyond those that every worker has
+    program    run this instead of waiting for commands
     """
 
     folder: Path
@@ -80,6 +81,7 @@ class Cell:
     perturb: int = 0
     raised: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
+    program: tuple[str, ...] = ()
 
 
 class Ended(Exception):
@@ -437,6 +439,7 @@ def _request(cell: Cell, root: Path) -> dict[str, Any]:
         "processes": cell.limits.processes,
         "perturb": cell.perturb,
         "raised": cell.raised,
+        "program": cell.program,
         "threads": cell.threads,
         "environment": environment,
     }
