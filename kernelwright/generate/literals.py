@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Callable, Mapping
 
 from kernelwright.ir.dtypes import DType
 
@@ -21,10 +22,16 @@ def literal(value: bool | int | float, dtype: DType) -> str:
     if dtype.kind == "bool":
         return "true" if value else "false"
     if dtype.kind == "int":
-        return str(int(value)) if dtype.itemsize == 4 else f"{dtype.compute_cpp}({int(value)})"
+        return integer_literal(int(value), dtype)
     if dtype.compute_cpp == "double":
         return double_literal(float(value))
-    return float_literal(float(value))
+    return float_literal(ROUNDED[dtype.name](as_float32(float(value))))
+
+
+def integer_literal(value: int, dtype: DType) -> str:
+    """C++ has no negative literals: the least integer is one less than the least that can be negated."""
+    text = f"{value + 1} - 1" if value == dtype.lowest and dtype.itemsize >= 4 else str(value)
+    return text if dtype.itemsize == 4 and text == str(value) else f"{dtype.compute_cpp}({text})"
 
 
 def float_literal(value: float) -> str:
@@ -43,6 +50,30 @@ def as_float32(value: float) -> float:
         return math.copysign(math.inf, value)
     result: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return result
+
+
+def as_float16(value: float) -> float:
+    """The nearest float16; beyond its range, infinity."""
+    if math.isfinite(value) and abs(value) >= 65520.0:
+        return math.copysign(math.inf, value)
+    result: float = struct.unpack("<e", struct.pack("<e", value))[0]
+    return result
+
+
+def as_bfloat16(value: float) -> float:
+    """The nearest bfloat16, which is the upper half of a float32."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    rounded = bits if not math.isfinite(value) else bits + 0x7FFF + (bits >> 16 & 1)
+    result: float = struct.unpack("<f", struct.pack("<I", rounded & 0xFFFF0000))[0]
+    return result
+
+
+# A constant is as coarse as the tensors of its dtype, though it is computed with in float32.
+ROUNDED: Mapping[str, Callable[[float], float]] = {
+    "float32": lambda value: value,
+    "float16": as_float16,
+    "bfloat16": as_bfloat16,
+}
 
 
 def double_literal(value: float) -> str:
