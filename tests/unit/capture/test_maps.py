@@ -69,8 +69,8 @@ SEVERAL_STEPS = (
 )
 
 PAIRS = (
-    *((d, d) for d in ("float32", "float16", "int64", "bool")),
-    *(("bfloat16", "float16"), ("uint8", "int8"), ("bool", "float32"), ("float64", "float32"), ("int64", "float16")),
+    *(("float32", "float32"), ("float16", "float16"), ("int64", "int64"), ("uint8", "int8")),
+    *(("bool", "float32"), ("int64", "float16")),
 )
 # What PyTorch runs because the table of scalar functions has it for floats only, or not in this form.
 LEFT_TO_PYTORCH = {"aten.round.decimals", "aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar"}
@@ -96,7 +96,7 @@ def nonzero(x: torch.Tensor) -> torch.Tensor:
     return x if x.is_floating_point() or x.dtype is torch.bool else x.abs().clamp(1, 5)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int64", "bool"])
 @pytest.mark.parametrize("family", [UNARY, WITH_NUMBERS], ids=["functions", "numbers"])
 def test_operators_on_one_tensor_give_what_pytorch_gives(tmp_path: Path, family: tuple[str, ...], dtype: str) -> None:
     x = operand(DTYPES[dtype])
@@ -121,7 +121,7 @@ def test_operators_of_several_steps_give_what_pytorch_gives(tmp_path: Path, firs
         torch.testing.assert_close(eager, ours, rtol=lost, atol=lost, msg=lambda text, e=expression: f"{e}: {text}")
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "int64", "bool"])
+@pytest.mark.parametrize("dtype", ["float16", "int64"])
 def test_a_tensor_without_axes_counts_less_than_one_with_axes(tmp_path: Path, dtype: str) -> None:
     x, y = operand(DTYPES[dtype]), torch.tensor(2.5, dtype=torch.float64)
     some = ("x + y", "y - x", "x * y", "x / y", "x < y", "torch.maximum(x, y)", "torch.where(x > 0, x, y)", "x ** y")
@@ -143,7 +143,7 @@ def test_shapes_broadcast_as_in_pytorch(tmp_path: Path, dtype: str) -> None:
     check(tmp_path, some, x=x, y=y)
 
 
-@pytest.mark.parametrize("source", ["float64", "float16", "int64", "uint8", "bool"])
+@pytest.mark.parametrize("source", ["float64", "float16", "uint8"])
 def test_casts_between_all_dtypes_round_as_pytorch_does(tmp_path: Path, source: str) -> None:
     x = operand(DTYPES[source])
     to = [d for d in DTYPES if "complex" not in d]
