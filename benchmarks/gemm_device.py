@@ -202,14 +202,20 @@ BUILDS = {
     "simt 64 transposed odd": simt(64, False, vector=1, a_along_k=False, w_along_k=False),
     "simt 64 half": simt(64, False, half=True),
     "skinny 1": skinny(1, 4, 1),
-    "skinny 1 rows2": skinny(1, 2, 2),
+    "skinny 1 rows8": skinny(1, 8, 8),
     "skinny 1 k8": skinny(1, 4, 8),
+    "skinny 2 k8": skinny(2, 4, 8),
+    "skinny 2 rows8": skinny(2, 8, 8),
+    "skinny 4": skinny(4, 4, 1),
+    "skinny 4 k2": skinny(4, 4, 2),
+    "skinny 4 k8": skinny(4, 4, 8),
     "skinny 8": skinny(8, 4, 1),
-    "skinny 8 rows2": skinny(8, 2, 2),
+    "skinny 8 k8": skinny(8, 4, 8),
     "skinny 16": skinny(16, 4, 1),
     "skinny 16 rows2": skinny(16, 2, 1),
     "skinny 8 columns": skinny(8, 4, 1, few_is_a=False),
-    "skinny 8 odd": skinny(8, 4, 2, load_bytes=4),
+    "skinny 8 odd": skinny(8, 4, 1, load_bytes=4),
+    "skinny 2 odd": skinny(2, 4, 2, load_bytes=4),
     "half 256/2": half("__half", 256, 2),
     "half 256/1": half("__half", 256, 1),
     "half 192/2": half("__half", 192, 2),
@@ -744,8 +750,10 @@ def time_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     flat = ["sm90 64x256/64 split4", "sm90 64x128/64 split2"]
     yield plain("64x8192x8192", a[:64], w, ["sm90 256/64 split4", *flat])
     for m, names in {
-        1: ["skinny 1", "skinny 1 rows2", "skinny 1 k8"],
-        8: ["skinny 8", "skinny 8 rows2"],
+        1: ["skinny 1", "skinny 1 rows8", "skinny 1 k8"],
+        2: ["skinny 2 k8", "skinny 2 rows8"],
+        4: ["skinny 4", "skinny 4 k2", "skinny 4 k8"],
+        8: ["skinny 8", "skinny 8 k8"],
         16: ["skinny 16", "skinny 16 rows2"],
     }.items():
         yield plain(f"{m}x8192x8192", a[:m], w, [*names, *flat])

@@ -6,7 +6,15 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, bytes_moved, constants, rows_are_readable
+from kernelwright.kernels.gemm_shape import (
+    LAUNCH_US,
+    Gemm,
+    Operand,
+    beside_us,
+    bytes_moved,
+    constants,
+    rows_are_readable,
+)
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_simt import CPP_TYPE
 
@@ -15,8 +23,11 @@ __all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
 HEADER = "gemm_skinny.cuh"
 WARPS = 8
 MOST_FEW = 16
-# Of a copy's bandwidth; reading alone is a little faster than copying, and the sums at the end of a row cost as much.
-REACHED = 0.92
+# Of a copy's bandwidth, by warps that share a row: the more, the longer the pieces of memory that are read at a time.
+# Measured on the H200 with one row, but for 4.
+REACHED = {1: 0.815, 2: 0.86, 4: 0.89, 8: 0.915}
+# What the caches give, over what memory gives: few rows that each warp reads for itself come from there (measured).
+CACHE_OVER_MEMORY = 1.67
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +56,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"rows do not start and end at multiples of {config.load_bytes} bytes."
     if gemm.batches > 65535:
         return f"{gemm.batches} batches; a grid has at most 65,535."
+    if config.rows > 4 and config.few > 2:
+        return f"{config.rows} rows and {config.few} do not fit the registers."
     return None
 
 
@@ -53,7 +66,7 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     short = min(gemm.m, gemm.n)
     few = next((f for f in (1, 2, 4, 8, 16) if f >= short), MOST_FEW)
     load_bytes = 16 if _wide_loads(gemm) else gemm.a.itemsize
-    space = [Config(few, gemm.m <= gemm.n, rows, kw, load_bytes) for rows in (4, 2) for kw in (1, 2, 4, 8)]
+    space = [Config(few, gemm.m <= gemm.n, rows, warps, load_bytes) for rows in (4, 2, 8) for warps in REACHED]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -63,17 +76,23 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Bytes over bandwidth, if there are warps enough to keep them coming."""
+    """Bytes over bandwidth, if there are warps enough to keep them coming, beside what comes from cache."""
     many = gemm.n if config.few_is_a else gemm.m
     warps = gemm.batches * math.ceil(many / config.rows) * config.k_warps
     # 8 warps of a multiprocessor, each with 2 x 16 bytes a lane for every row, cover the latency of memory.
     wanted = device.multiprocessors * WARPS * 4 / config.rows
     shortage = max(1.0, wanted / warps)
-    memory_us = bytes_moved(gemm) / device.copy_gbps / 1e3 / REACHED * (4 if config.load_bytes < 16 else 1)
-    # Every row's sums cross the warp at its end: 5 shuffles and additions for each result.
-    ending_us = 5 * 2 * config.rows * config.few * max(1.0, warps / (device.multiprocessors * 16)) / 1500
+    bytes_us = bytes_moved(gemm) / device.copy_gbps / 1e3
+    memory_us = bytes_us / REACHED[config.k_warps] * shortage * (4 if config.load_bytes < 16 else 1)
+    cached_us = 0.0 if is_staged(config) else bytes_us * (1 + config.few / config.rows) / CACHE_OVER_MEMORY
     compute_us = gemm.flops / device.peaks.float32 / 1e6 / 0.6
-    return LAUNCH_US + max(memory_us * shortage, compute_us) + ending_us
+    return LAUNCH_US + beside_us(memory_us, max(cached_us, compute_us))
+
+
+def is_staged(config: Config) -> bool:
+    """Whether a block copies the few rows to shared memory for all its warps (gemm_skinny.cuh has the same rule)."""
+    most = 16 if config.k_warps == 1 else 8
+    return config.few >= 4 and config.load_bytes >= 4 and config.few * config.k_warps <= most
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

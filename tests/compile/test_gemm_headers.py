@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -136,6 +137,10 @@ def test_the_cuda_core_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
 
 SKINNY = {
     "one row": (gemm_skinny.Config(1, True, 4, 8, 16), product(1, 1000, 8192)),
+    "two rows": (gemm_skinny.Config(2, True, 8, 8, 16), product(2, 8192, 8192)),
+    "four rows": (gemm_skinny.Config(4, True, 4, 2, 16), product(4, 8192, 8192)),
+    "eight rows": (gemm_skinny.Config(8, True, 4, 1, 16), product(8, 8192, 8192)),
+    "eight rows from cache": (gemm_skinny.Config(8, True, 4, 8, 16), product(8, 1000, 8192, "bfloat16")),
     "sixteen columns": (gemm_skinny.Config(16, False, 4, 1, 16), product(8192, 16, 8192)),
     "odd": (gemm_skinny.Config(8, True, 4, 2, 4), product(7, 33, 61, vector=1)),
 }
@@ -162,6 +167,18 @@ def test_the_half_precision_hopper_kernel_does_not_spill(name: str, tmp_path: Pa
     entry = gemm_sm90_half.entry("gemm_0", config, gemm, "Epilogue")
     found = resources(tmp_path, gemm_sm90_half.HEADER, BIAS_RELU, entry)
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+def test_python_knows_which_rows_go_through_shared_memory(tmp_path: Path) -> None:
+    claims = []
+    for i, (few, k_warps) in enumerate(itertools.product((2, 4, 8, 16), (1, 2, 4, 8))):
+        config = gemm_skinny.Config(few, True, 4, k_warps, 16)
+        struct = gemm_skinny.entry(f"gemm_{i}", config, product(few, 64, 64), "Epilogue").split('extern "C"')[0]
+        sizes = f"kw::gemm_skinny::Sizes<gemm_{i}_Config>"
+        staged = str(gemm_skinny.is_staged(config)).lower()
+        claims.append(f'{struct}static_assert({sizes}::staged == {staged}, "");')
+        claims.append(f'static_assert(!{staged} || 12 * {few} * {sizes}::k_of_tile <= 48 << 10, "three tiles fit");')
+    nvcc(tmp_path, f'#include "{gemm_skinny.HEADER}"\n' + "\n".join(claims), "-cubin", "-o", "kernel.cubin")
 
 
 def test_libraries_of_one_process_share_no_variables(tmp_path: Path) -> None:
