@@ -4,6 +4,7 @@ read      is the candidate Python that defines ModelNew; does the reference run 
 build     import it, construct it, call it once; compilers run here                             worker
 examine   families of inputs against the float64 oracle, guard bands, repeatability             fresh worker
 doubt     wrong answers, made up for this problem, through the same trials                      this process
+sanitize  one call under compute-sanitizer, on a GPU                                            fresh worker
 time      batches of calls, interleaved with the baselines, every output verified               fresh workers
 """
 
@@ -11,7 +12,7 @@ import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -39,6 +40,7 @@ from kernelwright.judge.precision import reduced_precision
 from kernelwright.judge.process import available_bytes, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
 from kernelwright.judge.robustness import labels_for_variants
+from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import check_cuda_sources
 from kernelwright.judge.timing import AGAIN, CANDIDATE, Clocked, Course, Samples, plan_batches, run_once, summarise
@@ -110,6 +112,7 @@ class Hearing:
     case: Case
     workshop: Workshop
     policy: Policy
+    candidate: Candidate
     text: Facts
     notes: Notes
     roots: Roots
@@ -154,7 +157,7 @@ def _proceed(
     with borrowed_zygote() as zygote, open_workshop(zygote, case, policy) as workshop:
         notes.isolation, notes.busy = zygote.strongest_level(case.gpu), zygote.busy
         workshop.write(candidate, text)
-        hearing = Hearing(case, workshop, policy, text, notes, roots, report, zygote.busy)
+        hearing = Hearing(case, workshop, policy, candidate, text, notes, roots, report, zygote.busy)
         try:
             return _hear(hearing)
         except Failed as failed:
@@ -162,7 +165,7 @@ def _proceed(
 
 
 def _hear(hearing: Hearing) -> tuple[Verdict, str]:
-    """Build, examine, doubt, time."""
+    """Build, examine, doubt, sanitize, time."""
     policy, notes = hearing.policy, hearing.notes
     hearing.report("build", 0.0)
     _build(hearing)
@@ -175,6 +178,9 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     if policy.mutants and findings.tried:
         hearing.report("doubt", 0.0)
         _doubt(hearing, findings, started + EXAMINE_SHARE * policy.budget_s)
+    if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu:
+        hearing.report("sanitize", 0.0)
+        verdict, detail = _sanitize(hearing)
     forbidden = sorted(notes.labels & policy.forbid)
     if verdict is Verdict.CORRECT and forbidden:
         return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
@@ -262,6 +268,15 @@ def _doubt(hearing: Hearing, findings: Findings, deadline: float) -> None:
     }
     if killed.survivors or killed.constant:
         hearing.notes.labels.add(Label.WEAK_TASK)
+
+
+def _sanitize(hearing: Hearing) -> tuple[Verdict, str]:
+    found = sanitize(hearing.case, hearing.workshop, hearing.candidate.text, hearing.policy.sanitize_limit_s)
+    hearing.notes.evidence["sanitizer"] = [asdict(finding) for finding in found]
+    complaints = [finding for finding in found if finding.outcome == "found"]
+    if complaints:
+        return Verdict.MEMORY_VIOLATION, f"compute-sanitizer ({complaints[0].tool}): {complaints[0].complaint}"
+    return Verdict.CORRECT, ""
 
 
 def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:

@@ -1,9 +1,11 @@
 """A candidate's text comes in; folders and workers in which it can be run, one after the other, go out."""
 
 import contextlib
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -14,9 +16,9 @@ from kernelwright.judge.case import Case
 from kernelwright.judge.contestant import Contestant, Layout, plan_layout
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.pool import Planner, Pool, make_pool
-from kernelwright.judge.process import Cell, Limits, Zygote, available_bytes
+from kernelwright.judge.process import Cell, Ended, Limits, Zygote, available_bytes
 
-__all__ = ["POISON", "Arena", "Workshop", "open_arena", "open_workshop"]
+__all__ = ["POISON", "SOURCE", "Arena", "Workshop", "open_arena", "open_workshop"]
 
 SOURCE = "source"  # importable, so that nothing else may lie in it: a cache called triton would be a package
 POISON = 0x80  # fresh memory then holds 0x7F bytes: 3.4e38 as float32, NaN as float16
@@ -71,8 +73,27 @@ class Workshop:
         contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=True)
         return self._loaded(contestant, self.baseline_folder / SOURCE / "model.py", "Model", variant)
 
+    def run(self, command: list[str], limit_s: float, environment: dict[str, str]) -> tuple[int | None, str]:
+        """A program in the candidate's cell: its exit code, None if it was killed or took too long; what it said."""
+        cell = replace(self._cell(self.folder, poison=False, raised=False), program=tuple(command))
+        cell = replace(cell, environment={**cell.environment, **environment})
+        nothing = os.memfd_create("pool", os.MFD_CLOEXEC)
+        try:
+            with self._zygote.start(cell, nothing) as worker:
+                try:
+                    worker.wait(limit_s)
+                except Ended as ended:
+                    return (ended.code if ended.how == "exit" else None), worker.log()
+                return None, worker.log()
+        finally:
+            os.close(nothing)
+
     def _start(self, name: str, folder: Path, arena: Arena, *, poison: bool, raised: bool) -> Contestant:
-        cell = Cell(
+        worker = self._zygote.start(self._cell(folder, poison=poison, raised=raised), arena.pool.fd)
+        return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
+
+    def _cell(self, folder: Path, *, poison: bool, raised: bool) -> Cell:
+        return Cell(
             folder=folder,
             limits=Limits(self._policy.memory_bytes or available_bytes() * 4 // 5, self._policy.disk_bytes),
             threads=self._case.threads,
@@ -83,8 +104,6 @@ class Workshop:
             raised=raised,
             environment=_gpu_environment(self._case),
         )
-        worker = self._zygote.start(cell, arena.pool.fd)
-        return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
 
     def _loaded(self, contestant: Contestant, file: Path, name: str, variant: str) -> Contestant:
         try:

@@ -126,6 +126,8 @@ def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) 
         os.environ.update(cell["environment"])
         set_up_malloc(cell["perturb"])
         walls.finish(cell)
+        if cell["program"]:
+            os.execve(cell["program"][0], cell["program"], cell["environment"])
         worker.serve(command, reply, board, pool, cell["threads"])
     except BaseException as error:  # noqa: BLE001  a candidate's leftovers may raise anything on the way out
         os.write(2, f"worker: {type(error).__name__}: {error}\n".encode())
