@@ -504,6 +504,7 @@ def exact_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]
         (1, 4, 64),
         (129, 260, 100),
         (300, 1000, 2948),
+        (8, 16, 40000),
     ]
     odd = [(77, 129, 100), (129, 257, 33), (2, 3, 37), (300, 1001, 2949), (513, 511, 77)]
     for name in BUILDS:

@@ -32,6 +32,7 @@ __all__ = [
 
 HEADER = "gemm_sm90.cuh"
 MOST_SPLITS = 128
+MOST_BATCHES = 65535
 RASTER = 16
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
 
@@ -86,6 +87,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if gemm.batches > 1 and gemm.a.batch_pitch == 0:
         return "every batch has the same A, which the copy engine cannot say; give it as W or as one product."
+    if gemm.batches > MOST_BATCHES:
+        return f"{gemm.batches} batches; a grid has at most {MOST_BATCHES:,} along an axis."
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
     if max(gemm.m, gemm.n, gemm.k) * max(gemm.batches, 1) >= 2**31:

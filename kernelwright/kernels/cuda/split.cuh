@@ -105,39 +105,82 @@ KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
 
 KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
 
-// Rows of contiguous k: a block for each row, which it reads twice, the second time from cache.
-static __global__ void __launch_bounds__(256)
-    pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
-    const int row = blockIdx.x, batch = blockIdx.y, thread = threadIdx.x, k_count = packed.k;
-    float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
-    if (row >= packed.rows) {
-        if (thread == 0) *inverse = 1.f;
-        return;
-    }
-    const float* x = w + batch * batch_pitch + row * row_pitch;
-    const bool aligned = (k_count & 3) == 0 && ((uint64_t)x & 15) == 0;
-    auto four = [&](int k) {
+// A row of contiguous k, zero beyond its end.
+struct Row {
+    const float* x;
+    int k_count;
+    bool aligned;
+
+    KW_DEVICE Row(const float* first, int count)
+        : x(first), k_count(count), aligned((count & 3) == 0 && ((uint64_t)first & 15) == 0) {}
+    KW_DEVICE float4 four(int k) const {
         if (aligned && k < k_count) return *(const float4*)(x + k);
         return make_float4(k < k_count ? x[k] : 0.f, k + 1 < k_count ? x[k + 1] : 0.f, k + 2 < k_count ? x[k + 2] : 0.f,
                            k + 3 < k_count ? x[k + 3] : 0.f);
-    };
+    }
+};
+
+// The largest finite magnitude in [first, last) of a row, by a block of 256 threads; every thread gets it.
+KW_DEVICE float largest_in(const Row& row, int first, int last) {
     float largest = 0.f;
-    for (int k = thread * 4; k < k_count; k += 1024) {
-        const float4 v = four(k);
+    for (int k = first + threadIdx.x * 4; k < last; k += 1024) {
+        const float4 v = row.four(k);
         largest = fmaxf(largest, fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)),
                                        fmaxf(finite_magnitude(v.z), finite_magnitude(v.w))));
     }
 #pragma unroll
     for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     __shared__ float of_warp[8];
-    if ((thread & 31) == 0) of_warp[thread >> 5] = largest;
+    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = largest;
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
-    const uint32_t bits = scale_bits(largest);
-    if (thread == 0) *inverse = inverse_of(bits);
+    return largest;
+}
+
+// Many rows: a block for each, which it reads twice, the second time from cache.
+static __global__ void __launch_bounds__(256)
+    pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    const int row = blockIdx.x, batch = blockIdx.y;
+    float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
+    if (row >= packed.rows) {
+        if (threadIdx.x == 0) *inverse = 1.f;
+        return;
+    }
+    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const uint32_t bits = scale_bits(largest_in(x, 0, packed.k));
+    if (threadIdx.x == 0) *inverse = inverse_of(bits);
     __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
-    for (int k = thread * 4; k < packed.padded_k; k += 1024) store_four(out, k, four(k), scale_of(bits));
+    for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four(out, k, x.four(k), scale_of(bits));
+}
+
+// Few long rows: a block for each `k_of_part` of a row, and a pass of its own for the scales.
+constexpr int k_of_part = 16384;
+
+static __global__ void __launch_bounds__(256)
+    largest_of_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
+    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const float largest = largest_in(x, first, min(first + k_of_part, packed.k));
+    if (threadIdx.x == 0)
+        atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row, __float_as_uint(largest));
+}
+
+static __global__ void __launch_bounds__(256)
+    pack_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
+    const int64_t scale_index = (int64_t)batch * packed.padded_rows + row;
+    if (row >= packed.rows) {
+        if (blockIdx.x == 0 && threadIdx.x == 0) packed.inverse[scale_index] = 1.f;
+        return;
+    }
+    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const uint32_t bits = scale_bits(__uint_as_float(packed.largest[scale_index]));
+    if (blockIdx.x == 0 && threadIdx.x == 0) packed.inverse[scale_index] = inverse_of(bits);
+    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
+#pragma unroll 4
+    for (int k = first + threadIdx.x * 4; k < min(first + k_of_part, packed.padded_k); k += 1024)
+        store_four(out, k, x.four(k), scale_of(bits));
 }
 
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
@@ -226,12 +269,20 @@ static __global__ void __launch_bounds__(256)
 inline cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
                         int batches, void* buffer, cudaStream_t stream) {
     const Packed packed = packed_view(buffer, rows, k, batches);
-    if (k_pitch == 1) {
+    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second pass.
+    const bool few_long_rows = k_pitch == 1 && (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
+    if (k_pitch == 1 && !few_long_rows) {
         pack_rows<<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
         return cudaGetLastError();
     }
     cudaError_t status = cudaMemsetAsync(packed.largest, 0, (size_t)batches * packed.padded_rows * 4, stream);
     if (status != cudaSuccess) return status;
+    if (few_long_rows) {
+        const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
+        largest_of_parts<<<dim3(parts, rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_parts<<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        return cudaGetLastError();
+    }
     const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
     largest_of_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
     pack_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
