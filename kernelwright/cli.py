@@ -31,6 +31,10 @@ precision_option = click.option(
 )  # fmt: skip
 
 
+# Of the budget, what the judge spends on trials; building the candidate and starting processes take their own time.
+JUDGE_SHARE = 0.35
+
+
 class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only in new versions of click
     """60, 60s, 2m"""
 
@@ -85,7 +89,7 @@ def optimize(
         from kernelwright.pipeline import optimize as run
         from kernelwright.pipeline import write_dumps
 
-        policy = Policy(budget_s=budget * 0.7, precision=precision)  # type: ignore[arg-type]
+        policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision)  # type: ignore[arg-type]
         result = run(model, device=device, budget_s=budget, policy=policy, progress=progress)
         target = output or model.with_name(f"{model.stem}_new.py")
         target.parent.mkdir(parents=True, exist_ok=True)

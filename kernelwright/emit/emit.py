@@ -221,7 +221,7 @@ def why_not(model, arguments, values):
             return f"{{name}} is not stored as plain numbers"
         if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:
             return f"{{name}} is laid out differently in memory"
-{updated}\
+{aligned}{updated}\
     for (name, value), given in zip(VALUES.items(), values):
         if type(given) is not type(value) or given != value:
             return f"{{name}} is not {{value!r}}"
@@ -250,6 +250,13 @@ UPDATES = """\
 """
 
 
+# Only in files with products: the copy engine reads whole vectors. Pointwise kernels take what they get.
+ALIGNED = """\
+        if tensor.data_ptr() % 16:
+            return f"{name} does not start at a multiple of 16 bytes"
+"""
+
+
 def why_not_section(program: Program) -> str:
     return WHY_NOT.format(
         kind=program.target,
@@ -257,6 +264,7 @@ def why_not_section(program: Program) -> str:
         arguments=len(program.plan.graph.inputs),
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",
+        aligned=ALIGNED if any(source.kernel.core is not None for source in program.sources) else "",
     )
 
 

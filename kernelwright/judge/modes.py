@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-__all__ = ["Recording", "Replaying", "Rounded", "Widened", "rounded"]
+__all__ = ["Recording", "Replaying", "Rounded", "Widened", "rounded", "tf32_by_flags"]
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -38,6 +38,17 @@ CONTRACTIONS = (
 )
 
 
+# Of these, the ones that torch.backends.cudnn.allow_tf32 is about; the others follow torch.backends.cuda.matmul.
+CONVOLUTIONS = tuple(name for name in CONTRACTIONS if "convolution" in name)
+
+
+def tf32_by_flags() -> tuple[str, ...]:
+    """The operators that PyTorch's flags let run in TF32, as they stand: by default convolutions, not products."""
+    products = tuple(name for name in CONTRACTIONS if name not in CONVOLUTIONS)
+    allowed: tuple[str, ...] = CONVOLUTIONS if torch.backends.cudnn.allow_tf32 else ()
+    return allowed + (products if torch.backends.cuda.matmul.allow_tf32 else ())
+
+
 def rounded(x: torch.Tensor, precision: str) -> torch.Tensor:
     """x to the nearest number of that format, in x's own dtype."""
     if precision == "bf16":
@@ -51,16 +62,17 @@ def rounded(x: torch.Tensor, precision: str) -> torch.Tensor:
 class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Contractions see their operands rounded to `precision`; sums stay as they are."""
 
-    def __init__(self, precision: str) -> None:
+    def __init__(self, precision: str, operators: Sequence[str] = CONTRACTIONS) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.precision = precision
+        self.operators = operators
         self.used = False
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func.overloadpacket.__name__ in CONTRACTIONS:
+        if func.overloadpacket.__name__ in self.operators:
             self.used = True
             args, kwargs = tree_map(self._round, (args, kwargs))
         return func(*args, **kwargs)

@@ -155,6 +155,8 @@ def lower_precision(precision: str) -> Mutant:
     def mutant(tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> Leaves | None:
         if oracle.precision == precision or (oracle.precision in ("bf16", "fp16") and precision == "tf32"):
             return None  # the user allows it
+        if oracle.tf32_by_flags and precision in ("tf32", "fp16"):
+            return None  # the reference's flags allow it; float16 has as many bits
         answers = oracle.rounded(tried.state, [tried.arguments], tried.seed, precision)
         if answers is None:
             return None

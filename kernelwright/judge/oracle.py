@@ -15,7 +15,7 @@ from torch import nn
 
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
 from kernelwright.judge.criterion import Yardstick, unit_roundoff, yardstick
-from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened
+from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.worker import state_of
 
@@ -63,6 +63,7 @@ class Oracle:
         self.random = False
         self.widen = False
         self._wide_of: State | None = None
+        self.tf32_by_flags = False  # whether some operator of the model may use it
         self._wide_state: State = {}
         self._loaded: dict[int, tuple[State, dict[str, int]]] = {}
 
@@ -76,6 +77,16 @@ class Oracle:
         mode = Rounded(precision)
         with mode:
             answers = self._run(self.model, state, calls, seed)
+        return answers if mode.used else None
+
+    def _as_flags_allow(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers | None:
+        operators = tf32_by_flags() if self.reference.device.type == "cuda" else ()
+        if not operators:
+            return None
+        mode = Rounded("tf32", operators)
+        with mode:
+            answers = self._run(self.model, state, calls, seed)
+        self.tf32_by_flags = self.tf32_by_flags or mode.used
         return answers if mode.used else None
 
     def in_format(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers | None:
@@ -198,11 +209,18 @@ class Oracle:
     def _allowed_errors(
         self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, exact: Answers
     ) -> list[list[float]]:
-        """The rms error of the precision that the user allows; nothing is allowed beyond eager by default."""
+        """The rms error of what is allowed: the precision that the user names, or what the reference's flags allow.
+
+        On a GPU PyTorch's default flags allow TF32 in convolutions. Whether eager's own kernel uses it depends on
+        the shape; torch.compile's may where eager's does not. What the flags allow counts, not the choice of a kernel.
+        """
         none = [[0.0 for _ in row] for row in exact.calls]
-        if self.precision in ("ieee", "reference"):
+        if self.precision == "ieee":
             return none
-        answers = self.rounded(state, calls, seed, self.precision)
+        if self.precision == "reference":
+            answers = self._as_flags_allow(state, calls, seed)
+        else:
+            answers = self.rounded(state, calls, seed, self.precision)
         if answers is None:
             return none
         return [
