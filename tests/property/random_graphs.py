@@ -59,7 +59,7 @@ def words(text: str) -> tuple[str, ...]:
 # Correctly rounded, so the same bits from any correct program. By kind: functions of one, two and three operands.
 EXACT: dict[str, tuple[str, ...]] = {
     "float": words(
-        "add sub mul div neg abs reciprocal sqrt minimum maximum fmin fmax floor ceil round trunc relu relu6 hardtanh "
+        "add sub mul div neg abs reciprocal minimum maximum fmin fmax floor ceil round trunc relu relu6 hardtanh "
         "leaky_relu threshold hardshrink softshrink nan_to_num identity eq lt ge isnan isfinite signbit logical_and "
         "logical_not"
     ),
@@ -71,12 +71,15 @@ EXACT: dict[str, tuple[str, ...]] = {
         "logical_and logical_or logical_xor logical_not eq ne bitwise_and bitwise_xor add mul maximum identity"
     ),
 }
-INEXACT = words("exp tanh sigmoid gelu_erf gelu_tanh silu log1p erf sin expm1 hardswish mish softsign")
+INEXACT = words("exp tanh sigmoid gelu_erf gelu_tanh silu log1p erf sin expm1 hardswish mish softsign sqrt")
 
 # On 16-bit floats these work directly; others in float32, rounded once.
 UNROUNDED = frozenset(
     words("identity where minimum maximum eq ne lt le gt ge isnan isinf isfinite signbit relu neg abs")
 )
+
+# Of the operators that PyTorch runs, those that add floats up.
+SUMMING = ("aten.sum.dim_IntList", "aten.softmax.int")
 
 # Of the operators that PyTorch runs, those whose result lies in the memory of their operand.
 GIVES_A_VIEW = ("aten.diagonal.default", "aten.unfold.default")
@@ -379,8 +382,9 @@ class Builder:
             shape = (*x.shape[2:], length)
             self.add(Opaque("aten.diagonal.default", (x,), (), (TensorType(shape, x.dtype),)))
         elif kind == "unfold" and x.shape[axis] >= 2 and 2 * x.size <= MOST_ELEMENTS:
-            rest = tuple(n - 1 if i == axis else n for i, n in enumerate(x.shape))
-            self.add(Opaque("aten.unfold.default", (x, axis, 2, 1), (), (TensorType((*rest, 2), x.dtype),)))
+            step = self.number(1, 2)
+            rest = tuple((n - 2) // step + 1 if i == axis else n for i, n in enumerate(x.shape))
+            self.add(Opaque("aten.unfold.default", (x, axis, 2, step), (), (TensorType((*rest, 2), x.dtype),)))
 
     def contraction(self) -> None:
         """x times a matrix, perhaps with a bias, of values in whose sums nothing cancels."""
@@ -459,11 +463,10 @@ ATTRIBUTED = frozenset(words("leaky_relu threshold hardtanh hardshrink softshrin
 
 
 class Case:
-    """A graph, and those of its nodes whose values are approximate; shown as text."""
+    """A graph, shown as text."""
 
-    def __init__(self, graph: Graph, approximate: frozenset[Node]) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.approximate = approximate
 
     def __repr__(self) -> str:
         return "\n" + graph_text(self.graph)
@@ -479,17 +482,17 @@ def graphs(draw: Draw, most_steps: int = 16) -> Case:
         builder.leaf(shape if builder.chance(2) else builder.broadcast_of(shape), dtype)
     for _ in range(builder.number(1, most_steps)):
         builder.grow()
-    graph = builder.finished()
-    return Case(graph, frozenset(derived(graph, builder.approximate)))
+    return Case(builder.finished())
 
 
-def derived(graph: Graph, approximate: set[Node]) -> set[Node]:
-    """The nodes made of approximate ones, and those."""
-    found: set[Node] = set()
-    for node in graph.nodes():
-        if node in approximate or any(x in found for x in node.operands):
-            found.add(node)
-    return found
+def is_approximate(node: Node) -> bool:
+    """Whether correct programs may differ: behind functions that are not correctly rounded, and sums of floats."""
+    return any(
+        isinstance(n, Contract)
+        or (isinstance(n, Map) and (n.fn in INEXACT or not SCALARS[n.fn].exact))
+        or (isinstance(n, Opaque) and n.target in SUMMING and n.results[0] is not None and n.dtype.kind == "float")
+        for n in walk((node,))
+    )
 
 
 def base(node: Node) -> Node:
