@@ -38,9 +38,22 @@ def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
 
 
 def traced(instance: Instance) -> ExportedProgram:
+    register_plain_tensors(instance.model)
     program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
     functional: ExportedProgram = program.run_decompositions({})
     return functional
+
+
+def register_plain_tensors(model: torch.nn.Module) -> None:
+    """Tensors kept as plain attributes become buffers: torch.export follows changes to those alone.
+
+    This model is ours and thrown away; in the user's, such a tensor stays the attribute it is, under the same path.
+    """
+    for module in model.modules():
+        plain = {name: value for name, value in vars(module).items() if isinstance(value, torch.Tensor)}
+        for name, value in plain.items():
+            delattr(module, name)
+            module.register_buffer(name, value, persistent=False)
 
 
 def traced_or_refused(problem: Problem, instance: Instance) -> ExportedProgram:
