@@ -143,6 +143,27 @@ extern "C" int run(const kw::gemm_sm90_half::Operands* o, const Plain::Args* arg
 """
 
 
+F16X1 = """
+#include "gemm_sm90_f16x1.cuh"
+{epilogues}
+struct Config {{
+  using Type = __half;
+  static constexpr int tile_n = {tile_n}, cluster = {cluster}, vector = {vector}, raster = 16;
+}};
+using namespace kw;
+extern "C" int run(
+    const gemm_sm90_f16x1::Operands* o, void* workspace, const Plain::Args* args, int relu, cudaStream_t s) {{
+  if (relu) return gemm_sm90_f16x1::launch<Config, BiasRelu>(*o, workspace, *args, s);
+  return gemm_sm90_f16x1::launch<Config, Plain>(*o, workspace, *args, s);
+}}
+extern "C" int pack(
+    const float* w, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, void* to, cudaStream_t s) {{
+  return split::pack<1>(w, row, k, batch, rows, ks, batches, to, s);
+}}
+extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches, 1); }}
+"""
+
+
 def sm90(tile_n: int, promote: int, splits: int = 1, vector: int = 4, restore: str = "true", tile_m: int = 128) -> str:
     relu = "BiasRelu" if (tile_n, splits) == (256, 1) else "Plain"  # the fused epilogue is timed on one tile
     sizes = {"tile_m": tile_m, "tile_n": tile_n, "promote": promote, "splits": splits, "vector": vector}
@@ -166,6 +187,10 @@ def skinny(few: int, rows: int, k_warps: int, few_is_a: bool = True, load_bytes:
 
 def half(kind: str, tile_n: int, cluster: int) -> str:
     return HALF.format(epilogues=EPILOGUES, type=kind, tile_n=tile_n, cluster=cluster)
+
+
+def f16x1(tile_n: int, cluster: int, vector: int = 4) -> str:
+    return F16X1.format(epilogues=EPILOGUES, tile_n=tile_n, cluster=cluster, vector=vector)
 
 
 BUILDS = {
@@ -216,6 +241,9 @@ BUILDS = {
     "skinny 8 columns": skinny(8, 4, 1, few_is_a=False),
     "skinny 8 odd": skinny(8, 4, 1, load_bytes=4),
     "skinny 2 odd": skinny(2, 4, 2, load_bytes=4),
+    "f16x1 256/2": f16x1(256, 2),
+    "f16x1 128/2": f16x1(128, 2),
+    "f16x1 128/1 odd": f16x1(128, 1, vector=1),
     "half 256/2": half("__half", 256, 2),
     "half 256/1": half("__half", 256, 1),
     "half 192/2": half("__half", 192, 2),
@@ -267,6 +295,13 @@ class Args(ctypes.Structure):
 class Sm90Operands(ctypes.Structure):
     _fields_ = (
         ("a", P), ("a_row_pitch", L), ("a_batch_pitch", L), ("w", P),
+        ("m", N), ("n", N), ("k", N), ("batches", N), ("w_batches", N),
+    )  # fmt: skip
+
+
+class F16x1Operands(ctypes.Structure):
+    _fields_ = (
+        ("a", P), ("a_row_pitch", L), ("a_k_pitch", L), ("a_batch_pitch", L), ("w", P),
         ("m", N), ("n", N), ("k", N), ("batches", N), ("w_batches", N),
     )  # fmt: skip
 
@@ -333,8 +368,8 @@ class Library:
     def prepare(
         self, a: Tensor, w: Tensor, bias: Tensor | None = None, repack: bool = False, narrow: bool = False
     ) -> Call:
-        make = {"sm90": self.sm90, "simt": self.simt, "skinny": self.skinny}.get(self.family, self.half)
-        return make(a, w, bias, repack or narrow)
+        families = {"sm90": self.sm90, "f16x1": self.f16x1, "simt": self.simt, "skinny": self.skinny}
+        return families.get(self.family, self.half)(a, w, bias, repack or narrow)
 
     def __call__(self, a: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
         call = self.prepare(a, w, bias)
@@ -381,6 +416,38 @@ class Library:
 
         pack()
         return Call(launch, out, (a, w, packed, workspace, copied, bias))
+
+    def f16x1(self, a: Tensor, w: Tensor, bias: Tensor | None, repack: bool) -> Call:
+        a3, w3 = batched(a), batched(w)
+        batches, m, k = a3.shape
+        w_batches, n, _ = w3.shape
+        self.binary.packed_bytes.restype = L
+        packed, workspace = (
+            torch.empty(self.binary.packed_bytes(*sizes), dtype=torch.uint8, device="cuda")
+            for sizes in ((n, k, w_batches), (m, k, batches))
+        )
+        out = result_like(a, w, torch.float32)
+        operands = F16x1Operands(
+            a.data_ptr(), a3.stride(1), a3.stride(2), a3.stride(0), packed.data_ptr(), m, n, k, batches, w_batches
+        )
+        args = Args(out.data_ptr(), bias.data_ptr() if bias is not None else 0, n)
+
+        def pack() -> None:
+            code = self.binary.pack(
+                P(w.data_ptr()), L(w3.stride(1)), L(w3.stride(2)), L(w3.stride(0)), n, k, w_batches,
+                P(packed.data_ptr()), stream(),
+            )  # fmt: skip
+            checked(code, "pack")
+
+        def launch() -> None:
+            if repack:
+                pack()
+            relu = int(bias is not None)
+            code = self.binary.run(ctypes.byref(operands), P(workspace.data_ptr()), ctypes.byref(args), relu, stream())
+            checked(code, "run")
+
+        pack()
+        return Call(launch, out, (a, w, packed, workspace, bias))
 
     def simt(self, a: Tensor, w: Tensor, bias: Tensor | None, repack: bool) -> Call:
         a3, w3 = batched(a), batched(w)
@@ -546,7 +613,7 @@ def skinny_cases(name: str) -> list[tuple[int, int, int]]:
 def layouts(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     """Batches, shared weights, transposed and misaligned operands, a graph."""
     names = ("sm90 256/64", "sm90 192/64", "sm90 128/64 split8", "sm90 64x256/64", "sm90 128x64/64 split2")
-    for name in (*names, "simt 128", "simt 64 odd"):
+    for name in (*names, "f16x1 256/2", "simt 128", "simt 64 odd"):
         library = libraries(name)
         wrong = []
         for label, (a, w) in {
@@ -809,6 +876,7 @@ def half_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
             if bad:
                 wrong.append(f"{batches}x{m}x{n}x{k}: {bad} of {out.numel()}")
         yield {"check": "integers", "name": name, "cases": 6, "wrong": wrong}
+    yield from tf32_rows(libraries)
     for m, n, k in ((8192, 8192, 8192), (4096, 4096, 4096), (1024, 8192, 8192), (512, 4096, 4096)):
         for dtype, names in (
             (torch.float16, ["half 256/2", "half 256/1", "half 192/2", "half 128/1"]),
@@ -821,6 +889,29 @@ def half_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
             exact = reference(a[:256], w)
             error = {name: errors(call.out[0][:256], exact) for name, call in calls.items()}
             yield {"check": "half error", "label": label, "eager": errors(a[:256] @ w.t(), exact), "ours": error}
+
+
+def tf32_rows(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
+    """One scaled float16 product beside PyTorch with TF32 allowed: times, and errors on benign and hostile inputs."""
+    torch.backends.cuda.matmul.allow_tf32 = True
+    linear, names = torch.nn.functional.linear, ["f16x1 256/2", "f16x1 128/2"]
+    a, w = inputs("rand x kaiming", 1024, 8192, 8192)
+    bias = torch.rand(8192, device="cuda")
+    calls = {name: libraries(name).prepare(a, w, bias) for name in names}
+    eager = lambda: torch.relu(linear(a, w, bias)) / 2
+    yield compare("TF32 1024x8192x8192 +bias relu /2", calls, eager, floor_ms(1024, 8192, 8192, products=1))
+    for kind in ("rand x kaiming", "rand x rand", "randn", "randn * 1e6", "randn * 1e-30", "spike", "wide rows"):
+        a, w = inputs(kind, 1024, 4096, 8192)
+        exact = reference(a, w)
+        ours = {name: errors(libraries(name)(a, w), exact) for name in names[:1]}
+        yield {"check": "half error", "label": f"TF32 {kind}", "eager": errors(a @ w.t(), exact), "ours": ours}
+    for m, n, k in ((4096, 4096, 4096), (512, 4096, 4096)):
+        a, w = inputs("randn", m, n, k)
+        for repack in (False, True):
+            calls = {name: libraries(name).prepare(a, w, repack=repack) for name in names}
+            label = f"TF32 {m}x{n}x{k}" + (" packed each time" if repack else "")
+            yield compare(label, calls, partial(torch.matmul, a, w.t()), floor_ms(m, n, k, products=1))
+    torch.backends.cuda.matmul.allow_tf32 = False
 
 
 RUN = {"exact": exact_phase, "errors": error_phase, "special": special_phase, "times": time_phase, "half": half_phase}

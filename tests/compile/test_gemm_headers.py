@@ -14,12 +14,12 @@ from kernelwright.build.cuda import nvcc_command
 from kernelwright.build.resources import KernelResources, read_resources
 from kernelwright.build.toolchain import has_cuda
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_half
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.settings import read_settings
 
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
-OURS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90", "gemm_simt", "gemm_skinny", "gemm_sm90_half")
+OURS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90", "gemm_sm90_f16x1", "gemm_sm90_half", "gemm_simt", "gemm_skinny")
 
 pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
 
@@ -169,6 +169,22 @@ def test_the_half_precision_hopper_kernel_does_not_spill(name: str, tmp_path: Pa
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
 
+F16X1 = {
+    "default": (gemm_sm90_half.Config(256, 2, 4), LARGE),
+    "packed each time": (gemm_sm90_half.Config(64, 1, 1), product(130, 131, 61, vector=1, batches=3, constant=False)),
+}
+
+
+@pytest.mark.parametrize("name", F16X1)
+def test_the_tf32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
+    config, gemm = F16X1[name]
+    assert gemm_sm90_f16x1.why_not(config, gemm, resolve("h200")) is None
+    entry = gemm_sm90_f16x1.entry("gemm_0", config, gemm, "Epilogue")
+    found = resources(tmp_path, gemm_sm90_f16x1.HEADER, GELU_RESIDUAL, entry)
+    assert any("multiply_kernel" in kernel.name for kernel in found)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
 def test_python_knows_which_rows_go_through_shared_memory(tmp_path: Path) -> None:
     claims = []
     for i, (few, k_warps) in enumerate(itertools.product((2, 4, 8, 16), (1, 2, 4, 8))):
@@ -199,7 +215,8 @@ def test_python_and_cpp_agree_on_the_sizes_of_buffers(tmp_path: Path) -> None:
     config = gemm_sm90.Config(256, 64, 4, 1)
     gemms = [product(130, 131, 2949, vector=1), product(1024, 8192, 8192), product(8, 769, 65, batches=3, vector=1)]
     lines = "\n".join(
-        f'    printf("%ld %ld\\n", kw::split::packed_bytes({g.n}, {g.k}, {g.w_batches}), '
+        f'    printf("%ld %ld %ld\\n", kw::split::packed_bytes({g.n}, {g.k}, {g.w_batches}), '
+        f"kw::split::packed_bytes({g.n}, {g.k}, {g.w_batches}, 1), "
         f"kw::gemm_sm90::workspace_bytes<gemm_0_Config>({g.m}, {g.n}, {g.batches}));"
         for g in gemms
     )
@@ -207,5 +224,8 @@ def test_python_and_cpp_agree_on_the_sizes_of_buffers(tmp_path: Path) -> None:
     main = f"#include <cstdio>\nint main() {{\n{lines}\n}}\n"
     nvcc(tmp_path, f'#include "{gemm_sm90.HEADER}"\n{BIAS_RELU}{entry}{main}', "-o", "sizes")
     said = subprocess.run([str(tmp_path / "sizes")], capture_output=True, text=True, timeout=60, check=True).stdout
-    expected = [f"{gemm_sm90.packed_bytes(g)} {gemm_sm90.part_bytes(config, g)}" for g in gemms]
+    expected = [
+        f"{gemm_sm90.packed_bytes(g)} {gemm_sm90_f16x1.packed_bytes(g)} {gemm_sm90.part_bytes(config, g)}"
+        for g in gemms
+    ]
     assert said.splitlines() == expected

@@ -2,6 +2,8 @@
 //
 //   x * scale = hi + lo,   hi = float16(x * scale),   lo = float16(x * scale - hi)
 //
+// hi alone has the 11 bits of TF32, and is what `pack<1>` writes.
+//
 // The scale brings the largest magnitude of a row to [2^14, 2^15), just under float16's largest value, so that hi + lo
 // keeps 22 to 23 bits of every element within 2^-15 of the largest and an absolute 2^-39 of the largest below that.
 #pragma once
@@ -42,33 +44,37 @@ KW_DEVICE int k_of_position(int position) {
     return (position & ~15) + (i < 8 ? 4 * (i >> 1) + (i & 1) : 4 * ((i - 8) >> 1) + 2 + (i & 1));
 }
 
-// Where each part lies in the one buffer that holds packed weights.
+// Where each part lies in the one buffer that holds packed rows: pairs (two halves an element), or hi alone (one).
 struct Packed {
-    __half* pairs;      // [batches][rows][2 * padded_k]
+    __half* pairs;      // [batches][rows][halves * padded_k]
     float* inverse;     // [batches][padded_rows]: undoes the scale of a row; 1 beyond the last row
     uint32_t* largest;  // [batches][padded_rows]: bits of the largest finite magnitude of a row
-    int rows, k, padded_rows, padded_k, batches;
+    int rows, k, padded_rows, padded_k, batches, halves;
+
+    KW_DEVICE __half* row(int batch, int row) const {
+        return pairs + ((int64_t)batch * rows + row) * padded_k * halves;
+    }
 };
 
 __host__ __device__ inline int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-__host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches) {
+__host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches, int halves = 2) {
     Packed view;
-    view.rows = rows, view.k = k, view.batches = batches;
+    view.rows = rows, view.k = k, view.batches = batches, view.halves = halves;
     view.padded_rows = round_up(rows, 768);  // tiles of 128, 192 and 256 columns read the scales of all their columns
     view.padded_k = round_up(k, 64);
-    const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 4;
+    const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 2 * halves;
     view.pairs = (__half*)buffer;
     view.inverse = (float*)((char*)buffer + pair_bytes);
     view.largest = (uint32_t*)(view.inverse + (int64_t)batches * view.padded_rows);
     return view;
 }
 
-__host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches) {
-    const Packed view = packed_view(nullptr, rows, k, batches);
-    return ((int64_t)rows * view.padded_k * 4 + (int64_t)view.padded_rows * 8) * batches;
+__host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches, int halves = 2) {
+    const Packed view = packed_view(nullptr, rows, k, batches, halves);
+    return ((int64_t)rows * view.padded_k * 2 * halves + (int64_t)view.padded_rows * 8) * batches;
 }
 
 // What eight neighbouring pairs stand for, `position` a multiple of 8.
@@ -86,10 +92,14 @@ KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position
 }
 
 // Four neighbours of K, from a multiple of 4, to their places. lo of Inf or NaN would be NaN: it is 0, hi tells.
-KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
+template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
     uint32_t hi[2], lo[2];
     to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
     to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+    if constexpr (Halves == 1) {  // in the order of k
+        *(uint2*)(row + k) = make_uint2(hi[0], hi[1]);
+        return;
+    }
     const float x[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
     for (int i = 0; i < 4; i++)
@@ -139,6 +149,7 @@ KW_DEVICE float largest_in(const Row& row, int first, int last) {
 }
 
 // Many rows: a block for each, which it reads twice, the second time from cache.
+template <int Halves>
 static __global__ void __launch_bounds__(256)
     pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
     const int row = blockIdx.x, batch = blockIdx.y;
@@ -150,8 +161,8 @@ static __global__ void __launch_bounds__(256)
     const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
     const uint32_t bits = scale_bits(largest_in(x, 0, packed.k));
     if (threadIdx.x == 0) *inverse = inverse_of(bits);
-    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
-    for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four(out, k, x.four(k), scale_of(bits));
+    __half* out = packed.row(batch, row);
+    for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
 // Few long rows: a block for each `k_of_part` of a row, and a pass of its own for the scales.
@@ -166,6 +177,7 @@ static __global__ void __launch_bounds__(256)
         atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row, __float_as_uint(largest));
 }
 
+template <int Halves>
 static __global__ void __launch_bounds__(256)
     pack_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
     const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
@@ -177,10 +189,10 @@ static __global__ void __launch_bounds__(256)
     const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
     const uint32_t bits = scale_bits(__uint_as_float(packed.largest[scale_index]));
     if (blockIdx.x == 0 && threadIdx.x == 0) packed.inverse[scale_index] = inverse_of(bits);
-    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
+    __half* out = packed.row(batch, row);
 #pragma unroll 4
     for (int k = first + threadIdx.x * 4; k < min(first + k_of_part, packed.padded_k); k += 1024)
-        store_four(out, k, x.four(k), scale_of(bits));
+        store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
@@ -198,6 +210,7 @@ static __global__ void __launch_bounds__(256) largest_of_columns(const float* __
               __float_as_uint(largest));  // a maximum has no order
 }
 
+template <int Halves>
 static __global__ void __launch_bounds__(256)
     pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
     __shared__ float tile[32][33];  // 33: a column of 32 rows falls into 32 banks
@@ -208,7 +221,7 @@ static __global__ void __launch_bounds__(256)
     const uint32_t bits = scale_bits(row < packed.rows ? __uint_as_float(packed.largest[scale_index]) : 0.f);
     if (blockIdx.y == 0 && k_in_tile == 0 && row < packed.padded_rows)
         packed.inverse[scale_index] = row < packed.rows ? inverse_of(bits) : 1.f;
-    __half* out = packed.pairs + ((int64_t)batch * packed.rows + row) * packed.padded_k * 2;
+    __half* out = packed.row(batch, row);
     for (int k0 = blockIdx.y * 256; k0 < min(packed.padded_k, (int)(blockIdx.y + 1) * 256); k0 += 32) {
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
@@ -219,7 +232,7 @@ static __global__ void __launch_bounds__(256)
         __syncthreads();
         const float4 v = make_float4(tile[k_in_tile][thread / 8], tile[k_in_tile + 1][thread / 8],
                                      tile[k_in_tile + 2][thread / 8], tile[k_in_tile + 3][thread / 8]);
-        if (row < packed.rows) store_four(out, k0 + k_in_tile, v, scale_of(bits));
+        if (row < packed.rows) store_four<Halves>(out, k0 + k_in_tile, v, scale_of(bits));
         __syncthreads();
     }
 }
@@ -266,13 +279,14 @@ static __global__ void __launch_bounds__(256)
 
 #ifndef __CUDACC_RTC__
 // w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, to `packed_bytes` bytes at `buffer`.
-inline cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                        int batches, void* buffer, cudaStream_t stream) {
-    const Packed packed = packed_view(buffer, rows, k, batches);
+template <int Halves = 2>
+cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                 int batches, void* buffer, cudaStream_t stream) {
+    const Packed packed = packed_view(buffer, rows, k, batches, Halves);
     // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second pass.
     const bool few_long_rows = k_pitch == 1 && (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
     if (k_pitch == 1 && !few_long_rows) {
-        pack_rows<<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_rows<Halves><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
         return cudaGetLastError();
     }
     cudaError_t status = cudaMemsetAsync(packed.largest, 0, (size_t)batches * packed.padded_rows * 4, stream);
@@ -280,12 +294,12 @@ inline cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int6
     if (few_long_rows) {
         const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
         largest_of_parts<<<dim3(parts, rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        pack_parts<<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_parts<Halves><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
         return cudaGetLastError();
     }
     const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
     largest_of_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-    pack_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
+    pack_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
     return cudaGetLastError();
 }
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_half
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand, bytes_moved, rows_are_readable
 
 H200, A100 = resolve("h200"), resolve("a100")
-TEMPLATES = (gemm_sm90, gemm_simt, gemm_skinny, gemm_sm90_half)
+TEMPLATES = (gemm_sm90, gemm_simt, gemm_skinny, gemm_sm90_half, gemm_sm90_f16x1)
 
 
 def product(m: int, n: int, k: int, dtype: str = "float32", batches: int = 1, constant: bool = True) -> Gemm:
@@ -67,6 +67,16 @@ def test_hopper_templates_are_refused_on_other_gpus() -> None:
     assert "sm_90a" in str(gemm_sm90.why_not(gemm_sm90.Config(256, 64, 1, 4), LINEAR, A100))
     assert gemm_sm90.configs(LINEAR, A100) == ()
     assert gemm_simt.configs(LINEAR, A100) != ()
+
+
+def test_tf32_accuracy_costs_one_product_and_a_pass_over_the_activations() -> None:
+    best = gemm_sm90_f16x1.configs(LINEAR, H200)[0]
+    assert gemm_sm90_f16x1.cost_us(best, LINEAR, H200) < 1.2 * gemm_sm90_f16x1.floor_us(LINEAR, H200)
+    assert gemm_sm90_f16x1.packed_bytes(LINEAR) < 0.51 * gemm_sm90.packed_bytes(LINEAR)
+    odd = replace(product(100, 100, 61, constant=False), a=Operand("float32", 1, 100, 0, False), vector=1)
+    entry = gemm_sm90_f16x1.entry("g", gemm_sm90_f16x1.configs(odd, H200)[0], odd, "E")
+    assert "operands = {a, 1, 100, 0, rows, 100, 100, 61, 1, 1}" in entry
+    assert "g_pack" not in entry
 
 
 def test_one_row_runs_at_the_speed_of_memory() -> None:

@@ -93,6 +93,24 @@ def test_three_products_are_at_least_as_accurate_as_float32(kind: str, k: int, p
     assert ours <= error(float32_sum(a, w), a, w)
 
 
+def test_one_scaled_product_has_the_error_of_rounded_tf32() -> None:
+    a, w = operands("randn", 512)
+    a_hi, _, a_scale = scaled_pairs(a)
+    w_hi, _, w_scale = scaled_pairs(w)
+    sums = torch.zeros(len(a), len(w), dtype=F64)
+    for k in range(0, 512, 16):
+        sums = tensor_core(a_hi[:, k : k + 16], w_hi[:, k : k + 16], sums)
+    single = error(sums / a_scale / w_scale.t(), a, w)
+
+    def rounded(x: torch.Tensor) -> torch.Tensor:
+        """To TF32's 10 stored bits, to nearest."""
+        return ((x.view(torch.int32) + 0xFFF + (x.view(torch.int32) >> 13 & 1)) & ~0x1FFF).view(torch.float32)
+
+    tf32 = error(rounded(a).double() @ rounded(w).double().t(), a, w)
+    assert 2e-4 < single < 4e-4
+    assert single == pytest.approx(tf32, rel=0.1)
+
+
 def test_giving_back_what_truncation_took_halves_the_error_of_positive_data() -> None:
     a, w = operands("rand", 1024)
     sums = float16_pairs(a, w, 64)
