@@ -57,8 +57,9 @@ def optimize(
     stages = Stages(progress)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
+    policy = policy or Policy()
     tuning_s = budget_s * TUNING_SHARE
-    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings))
+    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, policy.precision))
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
     choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
@@ -71,7 +72,7 @@ def optimize(
     result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
     if not target.present:
         stages.run("build", lambda: build(program.text, target, settings))
-    return judged(result, policy or Policy(), stages, progress) if target.present else result
+    return judged(result, policy, stages, progress) if target.present else result
 
 
 def judged(result: Result, policy: Policy, stages: Stages, progress: Progress | None) -> Result:

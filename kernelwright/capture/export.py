@@ -75,11 +75,12 @@ def lifted(program: ExportedProgram) -> list[object]:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """torch.export warns about its own internals; none of it is for our user."""
-    logger = logging.getLogger("torch.export")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
-    logger.setLevel(level)
+    """torch.export warns about its own internals and prints the graphs it fails on; none of it is for our user."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(before)

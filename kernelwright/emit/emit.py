@@ -150,6 +150,9 @@ def launch(entry, *tensors):
 
 PACK = '''\
 PACKED = weakref.WeakKeyDictionary()
+# Fused optimizers change weights without a new version of them.
+if hasattr(torch.optim.optimizer, "register_optimizer_step_post_hook"):
+    torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: PACKED.clear())
 
 
 def packed(model, entry, weight, size):
@@ -157,7 +160,8 @@ def packed(model, entry, weight, size):
     kept = PACKED.setdefault(model, {})
     old, version, buffer = kept.get(entry, (None, None, None))
     capturing = torch.cuda.is_current_stream_capturing()  # a replay must see the weight as it is then
-    if capturing or old is None or old.data_ptr() != weight.data_ptr() or version != weight._version:
+    now = None if weight.is_inference() else weight._version  # what is made in inference mode has no versions
+    if capturing or old is None or old.data_ptr() != weight.data_ptr() or version != now:
         buffer = torch.empty(size, dtype=torch.uint8, device=weight.device)
         stream = torch.cuda.current_stream(weight.device)
         pointers = ctypes.c_void_p(weight.data_ptr()), ctypes.c_void_p(buffer.data_ptr())
@@ -168,7 +172,7 @@ def packed(model, entry, weight, size):
         if not capturing:
             stream.synchronize()  # other streams may use it next
             # The old weight is kept alive, so that no new one can take its address unnoticed.
-            kept[entry] = (weight.detach(), weight._version, buffer)
+            kept[entry] = (weight.detach(), now, buffer)
     return buffer'''
 
 # PyTorch 2.4 gave is_autocast_enabled an argument and deprecated the function for the CPU.

@@ -79,7 +79,8 @@ def library_name(step: Library) -> str:
         case Contract():
             return f"matrix product{bias}" if bias else "matrix product"
         case Conv():
-            return f"convolution{bias}" if bias else "convolution"
+            turned = " in channels-last order, TF32 where PyTorch's flags allow it," if step.in_channels_last else ""
+            return f"convolution{bias}{turned}"
         case Opaque(target):
             return target.removeprefix("aten.").split(".")[0]
     raise AssertionError(f"no library call: {step.node}")

@@ -10,6 +10,7 @@ from kernelwright.generate.grid import grid_of, work_of
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.pointwise import pointwise_source
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
+from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import gemm_sm90, pointwise
 from kernelwright.kernels.choices import Choice, GemmConfig
 from kernelwright.kernels.template import inline_with_templates
@@ -22,6 +23,10 @@ TEMPLATES = {
     "cuda": ("launch", "pointwise", "pointwise_tiles", "ptx90", "split", "gemm_epilogue", "gemm_sm90"),
     "cpu": ("pointwise",),
 }
+
+# The widest tile leaves few registers: a sigmoid or gelu after it spills (seen by compiling), sums and relu do not.
+WIDEST_TILE = 256
+HEAVY_EPILOGUE_FLOPS = 20
 
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 
@@ -37,8 +42,14 @@ def default_choices(plan: Plan, device: Device) -> dict[str, Choice]:
 def ranked_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
     """Every config of the kernel's template that fits, the most promising first."""
     if kernel.core is not None:
-        return gemm_sm90.configs(gemm_of(kernel), device)
+        ranked = gemm_sm90.configs(gemm_of(kernel), device)
+        narrow = [c for c in ranked if c.tile_n < WIDEST_TILE]
+        return narrow if narrow and epilogue_flops(kernel) > HEAVY_EPILOGUE_FLOPS else ranked
     return pointwise.configs(work_of(kernel.region, grid_of(kernel.region, device.kind)), device)
+
+
+def epilogue_flops(kernel: Kernel) -> int:
+    return sum(SCALARS[node.fn].flops for node in kernel.region.body)
 
 
 def source_of(kernel: Kernel, choice: Choice) -> Source:

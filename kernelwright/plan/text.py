@@ -11,9 +11,10 @@ from kernelwright.plan.steps import CopyBack, Kernel, Layout, Library, Materiali
 def plan_text(plan: Plan, device: Device) -> str:
     names = number(plan.graph.nodes())
     lines = [line for i, step in enumerate(plan.steps) for line in step_lines(i, step, names, device)]
-    floor = sum(kernel.region.bytes_moved for kernel in plan.kernels) / device.copy_gbps / 1e3
+    floor = sum(floor_us(kernel, device) for kernel in plan.kernels)
     count = len(plan.kernels)
-    lines.append(f"{count} {'kernel' if count == 1 else 'kernels'}; their floor on {device.name} is {floor:.1f} us")
+    whose = "1 kernel; its" if count == 1 else f"{count} kernels; their"
+    lines.append(f"{whose} floor on {device.name} is {floor:.1f} us")
     return "\n".join(lines) + "\n"
 
 
@@ -37,13 +38,21 @@ def library_text(node: Node, names: dict[Node, str]) -> str:
 
 
 def kernel_headline(step: Kernel, device: Device) -> str:
-    moved = step.region.bytes_moved
     shape = ", ".join(map(str, step.region.shape))
-    return f"kernel   {step.name} over [{shape}]: {moved:,} B, floor {moved / device.copy_gbps / 1e3:.1f} us"
+    work = f"{step.bytes_moved:,} B" + (f", {step.core.flops / 1e9:,.1f} Gflop" if step.core is not None else "")
+    return f"kernel   {step.name} over [{shape}]: {work}, floor {floor_us(step, device):.1f} us"
+
+
+def floor_us(kernel: Kernel, device: Device) -> float:
+    """The time the bytes take, or the arithmetic: float32 products as three of float16."""
+    moved = kernel.bytes_moved / device.copy_gbps / 1e3
+    return moved if kernel.core is None else max(moved, 3 * kernel.core.flops / device.peaks.float16 / 1e6)
 
 
 def kernel_body(step: Kernel, names: dict[Node, str]) -> list[str]:
-    lines = [f"load   {layout_text(layout)}" for _, layout in step.region.loads]
+    core = step.core
+    lines = [] if core is None else [f"{names[core.node]:<6} = {node_text(core.node, names)}"]
+    lines += [f"load   {layout_text(layout)}" for _, layout in step.region.loads]
     lines += [f"{names[node]:<6} = {node_text(node, names)}" for node in step.region.body]
     for node, layout in step.region.stores:
         over = step.writes_over.get(layout.buffer.name)

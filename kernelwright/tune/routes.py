@@ -23,10 +23,15 @@ LIBRARY_SHARE = 0.95
 LIBRARY_LAUNCH_US = 8.0
 
 
-def choose_routes(graph: Graph, device: Device, budget_s: float, settings: Settings) -> Routes:
-    """Products by the cost model; convolutions by measuring, where the device is here."""
+def choose_routes(
+    graph: Graph, device: Device, budget_s: float, settings: Settings, precision: str = "reference"
+) -> Routes:
+    """Products by the cost model; convolutions by measuring, where the device is here.
+
+    In channels-last order the library may compute in TF32 what it would not otherwise: never under `ieee`.
+    """
     ready = prepared(graph)
-    turned = faster_in_channels_last(ready, device, budget_s, settings)
+    turned = faster_in_channels_last(ready, device, budget_s, settings) if precision != "ieee" else frozenset[Node]()
     wanted = frozenset(n for n in ready.nodes() if isinstance(n, Contract) and may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned)
