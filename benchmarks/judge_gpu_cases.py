@@ -11,6 +11,7 @@ import argparse
 import json
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -20,6 +21,13 @@ import torch
 
 from kernelwright.device import resolve
 from kernelwright.judge import Judgement, judge, shared_workers
+from kernelwright.judge.correctness import Trial, arguments_of, uninformative
+from kernelwright.judge.criterion import score
+from kernelwright.judge.families import FAMILIES
+from kernelwright.judge.modes import rounded
+from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.reference import open_reference
+from kernelwright.load import Problem
 from tests.cheats.gpu_cases import GPU_CASES, LARGE_CASES, TIMED, GpuCase
 
 
@@ -29,7 +37,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--same", type=int, default=0)
-    parser.add_argument("--calibrate", action="store_true")
+    parser.add_argument("--calibrate", choices=["cpu", "cuda"])
     parser.add_argument("--limit", type=float, default=230.0, help="seconds after which no further case is begun")
     options = parser.parse_args()
     lines: list[dict[str, object]] = []
@@ -42,7 +50,7 @@ def main() -> None:
 
     with shared_workers():
         if options.calibrate:
-            calibrate(say)
+            calibrate(torch.device(options.calibrate), say)
         elif options.same:
             same(options.same, options.limit, say)
         else:
@@ -108,12 +116,185 @@ def same(times: int, limit_s: float, say) -> None:
         say({"run": number, **judged(case)})
 
 
-def calibrate(say) -> None:
-    """Scores of kernels whose quality is known, in units of the yardstick, on the GPU's own eager."""
-    from benchmarks.judge_calibration import scores
+def calibrate(device: torch.device, say) -> None:
+    """Scores of kernels whose quality is known, in units of the yardstick, worst over the families of inputs."""
+    for name, (forward, shapes, variants) in CALIBRATION.items():
+        inputs = ", ".join(f"torch.rand{tuple(shape)}" for shape in shapes)
+        source = PROBLEM.format(forward=forward, inputs=inputs)
+        reference = open_reference(Problem(name, source, Path("calibration.py")), device)
+        oracle = Oracle(reference, reference.construct(0), "reference", draws=4)
+        ratios: dict[str, dict[str, tuple[float, float]]] = {}
+        for number, family in enumerate(FAMILIES):
+            args = arguments_of(Trial(family, number, True), reference)
+            yards = oracle.truth({}, [args], 0).calls[0]
+            if uninformative(yards, family):
+                continue
+            for variant, compute in variants.items():
+                found = score(compute(*args), yards[0])
+                ratios.setdefault(variant, {})[family.name] = (found.rms, found.worst)
+        for variant, by_family in ratios.items():
+            rms = max(by_family, key=lambda f: by_family[f][0])
+            worst = max(by_family, key=lambda f: by_family[f][1])
+            say(
+                {
+                    "problem": name,
+                    "variant": variant,
+                    "own_rms": round(by_family["own"][0], 2),
+                    "own_max": round(by_family["own"][1], 2),
+                    "rms": float(f"{by_family[rms][0]:.3g}"),
+                    "rms_family": rms,
+                    "max": float(f"{by_family[worst][1]:.3g}"),
+                    "max_family": worst,
+                }
+            )
 
-    for line in scores(torch.device("cuda")):
-        say(line)
+
+PROBLEM = """
+import torch
+import torch.nn.functional as F
+
+
+class Model(torch.nn.Module):
+    def forward(self, a, b=None):
+        return {forward}
+
+
+def get_inputs():
+    return [{inputs}]
+"""
+
+
+def one_accumulator(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros(a.shape[0], b.shape[1], device=a.device)
+    for k in range(a.shape[1]):
+        total += a[:, k : k + 1] * b[k : k + 1]
+    return total
+
+
+def in_blocks(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    return sum(a[:, k : k + 32] @ b[k : k + 32] for k in range(0, a.shape[1], 32))
+
+
+def in_pairs(dtype: torch.dtype) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Three products of halves, low parts scaled up so that they do not underflow."""
+
+    def halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        high = x.to(dtype).float()
+        return high, ((x - high) * 2048).to(dtype).float() / 2048
+
+    def multiply(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a_scale, b_scale = a.abs().max().clamp_min(1e-30), b.abs().max().clamp_min(1e-30)
+        (ah, al), (bh, bl) = halves(a / a_scale), halves(b / b_scale)
+        return (ah @ bh + (ah @ bl + al @ bh)) * (a_scale * b_scale)
+
+    return multiply
+
+
+def narrow(precision: str) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    return lambda a, b: rounded(a, precision) @ rounded(b, precision)
+
+
+def online_softmax(a: torch.Tensor) -> torch.Tensor:
+    top, total = torch.full_like(a[:, :1], -torch.inf), torch.zeros_like(a[:, :1])
+    for block in a.split(64, dim=1):
+        higher = torch.maximum(top, block.max(1, keepdim=True).values)
+        total = total * torch.exp(top - higher) + torch.exp(block - higher).sum(1, keepdim=True)
+        top = higher
+    return torch.exp(a - top) / total
+
+
+def layer_norm(a: torch.Tensor, eps: float = 1e-5, unbiased: bool = False) -> torch.Tensor:
+    return (a - a.mean(1, keepdim=True)) / torch.sqrt(a.var(1, keepdim=True, unbiased=unbiased) + eps)
+
+
+def welford(a: torch.Tensor) -> torch.Tensor:
+    mean, squares = torch.zeros_like(a[:, 0]), torch.zeros_like(a[:, 0])
+    for i in range(a.shape[1]):
+        delta = a[:, i] - mean
+        mean = mean + delta / (i + 1)
+        squares = squares + delta * (a[:, i] - mean)
+    return (a - mean[:, None]) / torch.sqrt(squares / a.shape[1] + 1e-5)[:, None]
+
+
+def chunked_sum(a: torch.Tensor) -> torch.Tensor:
+    total = torch.zeros_like(a[:, 0])
+    for i in range(a.shape[1]):
+        total = total + a[:, i]
+    return total
+
+
+def without_last(a: torch.Tensor) -> torch.Tensor:
+    e = torch.exp(a - a.max(1, keepdim=True).values)
+    return e / e[:, :-1].sum(1, keepdim=True)
+
+
+MATMULS = {
+    "eager": lambda a, b: a @ b,
+    "blocks of 32": in_blocks,
+    "one accumulator": one_accumulator,
+    "float16 pairs": in_pairs(torch.float16),
+    "bfloat16 pairs": in_pairs(torch.bfloat16),
+    "BAD tf32": narrow("tf32"),
+    "BAD fp16": narrow("fp16"),
+    "BAD bf16": narrow("bf16"),
+    "BAD last product missing": lambda a, b: a[:, :-1] @ b[:-1],
+}
+# name -> (the reference, shapes of its inputs, variants of it)
+CALIBRATION = {
+    "matmul K=1024": ("a @ b", [(128, 1024), (1024, 128)], MATMULS),
+    "matmul K=8192": ("a @ b", [(32, 8192), (8192, 32)], MATMULS),
+    "softmax": (
+        "torch.softmax(a, 1)",
+        [(16, 4096)],
+        {
+            "eager": lambda a: torch.softmax(a, 1),
+            "online": online_softmax,
+            "BAD zeros": torch.zeros_like,
+            "BAD last element missing": without_last,
+            "BAD fp16": lambda a: torch.softmax(a.half().float(), 1),
+        },
+    ),
+    "layer norm": (
+        "F.layer_norm(a, a.shape[1:])",
+        [(64, 1024)],
+        {
+            "eager": lambda a: torch.nn.functional.layer_norm(a, a.shape[1:]),
+            "two passes": layer_norm,
+            "Welford": welford,
+            "BAD epsilon 1e-6": lambda a: layer_norm(a, 1e-6),
+            "BAD unbiased variance": lambda a: layer_norm(a, unbiased=True),
+        },
+    ),
+    "sum of 16384": (
+        "a.sum(1)",
+        [(64, 16384)],
+        {
+            "eager": lambda a: a.sum(1),
+            "one accumulator": chunked_sum,
+            "BAD last element missing": lambda a: a[:, :-1].sum(1),
+            "BAD bf16": lambda a: a.bfloat16().float().sum(1),
+        },
+    ),
+    "mean squared error": (
+        "((a - b) ** 2).mean()",
+        [(512, 513), (512, 513)],
+        {
+            "eager": lambda a, b: ((a - b) ** 2).mean(),
+            "by rows": lambda a, b: ((a - b) ** 2).sum(1).sum() / a.numel(),
+            "BAD half of the rows": lambda a, b: ((a - b)[:256] ** 2).mean(),
+            "BAD fp16": lambda a, b: ((a.half() - b.half()).float() ** 2).mean(),
+        },
+    ),
+    "gelu": (
+        "F.gelu(a)",
+        [(256, 1024)],
+        {
+            "eager": torch.nn.functional.gelu,
+            "erf by hand": lambda a: 0.5 * a * (1 + torch.erf(a * 0.7071067811865476)),
+            "BAD tanh form": lambda a: torch.nn.functional.gelu(a, approximate="tanh"),
+        },
+    ),
+}
 
 
 def environment() -> dict[str, object]:

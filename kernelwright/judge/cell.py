@@ -7,7 +7,8 @@ Levels, strongest first. What the machine allows is found by trying (process.py)
     landlock    files outside the same list cannot be opened, no TCP, no signals to others; seccomp
     limits      time, memory, processes and file sizes only
 
-A GPU worker shares process ids with the host, since CUDA IPC needs that; the rest of its level stands.
+A GPU worker shares process ids, System V IPC and the user with the judge, since CUDA IPC may need that; the rest of its
+level stands.
 Loaded in the worker's process; imports only the standard library.
 """
 
@@ -68,7 +69,7 @@ def checked(result: int, what: str) -> int:
 def enter_namespaces(cell: dict[str, Any]) -> None:
     """New namespaces and a new root for this process and its children; called with one thread only."""
     uid, gid = os.getuid(), os.getgid()
-    flags = CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | (0 if cell["gpu"] else CLONE_NEWPID)
+    flags = CLONE_NEWNS | CLONE_NEWNET | (0 if cell["gpu"] else CLONE_NEWPID | CLONE_NEWIPC)
     if uid != 0:
         checked(libc.unshare(CLONE_NEWUSER), "unshare(CLONE_NEWUSER)")
         Path("/proc/self/setgroups").write_text("deny")
@@ -200,9 +201,9 @@ def _limit_resources(cell: dict[str, Any]) -> None:
         resource.RLIMIT_FSIZE: cell["file_bytes"],
         resource.RLIMIT_NOFILE: 4096,
         resource.RLIMIT_NPROC: cell["processes"],
-        # Not RLIMIT_AS: CUDA reserves address space by the terabyte.
-        resource.RLIMIT_DATA: cell["memory_bytes"],
     }
+    if not cell["gpu"]:  # CUDA reserves address space by the terabyte; there the judge looks at what is resident
+        limits[resource.RLIMIT_DATA] = cell["memory_bytes"]
     for what, limit in limits.items():
         _, hard = resource.getrlimit(what)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)

@@ -1,39 +1,39 @@
 """Device memory comes in; the same memory, seen by another process, goes out: CUDA's driver calls, and nothing else.
 
 Inputs lie in one plain cuMemAlloc allocation of the judge, which workers open by its IPC handle. Outputs lie where the
-worker's torch put them; the worker exports the allocation around them, and the judge reads them there, from its own
+worker's torch put them; the worker exports the allocations around them, and the judge reads them there, from its own
 context. Both need processes that share process ids (cell.py), and allocations that are not from a pool or expandable
 segments: what cannot be exported is copied to one that can.
 """
 
 import ctypes
+import mmap
 import os
 from collections.abc import Callable
 from functools import cache
 from typing import Any
 
 import torch
+import torch.utils.dlpack
+
+from kernelwright.judge import wire
 
 __all__ = [
     "DeviceMemory",
     "Graphed",
-    "borrowed",
-    "exportable",
+    "Segments",
     "exported",
-    "forget",
     "opened",
     "probe",
     "tensor_at",
-    "touch",
 ]
 
-HANDLE_BYTES = 64
 COPY_BELOW_BYTES = 1 << 30
 LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 
 class _Handle(ctypes.Structure):
-    _fields_ = (("reserved", ctypes.c_char * HANDLE_BYTES),)
+    _fields_ = (("reserved", ctypes.c_char * wire.HANDLE_BYTES),)
 
 
 class DriverError(RuntimeError):
@@ -86,25 +86,57 @@ class DeviceMemory:
 # --- both sides
 
 
-class _Array:
-    """Device memory in the form that torch.as_tensor takes without copying."""
+class _DLTensor(ctypes.Structure):
+    """dlpack.h: DLTensor"""
 
-    def __init__(self, pointer: int, size: int) -> None:
-        self.__cuda_array_interface__ = {
-            "shape": (size,),
-            "typestr": "|u1",
-            "data": (pointer, False),
-            "version": 3,
-            "strides": None,
-        }
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
 
 
-def tensor_at(pointer: int, size: int, dtype: torch.dtype) -> torch.Tensor:
-    """A flat tensor over memory that somebody else owns."""
-    device = torch.device("cuda", torch.cuda.current_device())
+_Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _DLManagedTensor(ctypes.Structure):
+    """dlpack.h: DLManagedTensor"""
+
+    _fields_ = (("tensor", _DLTensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
+
+
+_alive: dict[int, tuple[_DLManagedTensor, Any]] = {}
+
+
+_forget = _Deleter(lambda address: _alive.pop(address, None) and None)
+
+_new_capsule = ctypes.pythonapi.PyCapsule_New
+_new_capsule.restype = ctypes.py_object
+_new_capsule.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+DL_CPU, DL_CUDA, DL_UINT = 1, 2, 1
+
+
+def tensor_at(pointer: int, size: int, dtype: torch.dtype, device: torch.device | None = None) -> torch.Tensor:
+    """A flat tensor over memory that somebody else owns; through DLPack, which needs no NumPy."""
+    device = torch.device("cuda", torch.cuda.current_device()) if device is None else device
     if not size:
         return torch.empty(0, dtype=dtype, device=device)
-    return torch.as_tensor(_Array(pointer, size), device=device).view(dtype)
+    shape = (ctypes.c_int64 * 1)(size)
+    kind, number = (DL_CUDA, device.index or 0) if device.type == "cuda" else (DL_CPU, 0)
+    described = _DLTensor(pointer, kind, number, 1, DL_UINT, 8, 1, shape, None, 0)
+    managed = _DLManagedTensor(described, None, _forget)
+    address = ctypes.addressof(managed)
+    _alive[address] = managed, shape
+    capsule = _new_capsule(address, b"dltensor", None)
+    found: torch.Tensor = torch.utils.dlpack.from_dlpack(capsule)
+    return found.view(dtype)
 
 
 def opened(handle: bytes) -> int:
@@ -122,64 +154,87 @@ def _export(pointer: int) -> bytes:
     return bytes(handle)
 
 
-def _allocation(pointer: int) -> int:
-    """Where the allocation around an address begins."""
+def _allocation(pointer: int) -> tuple[int, int]:
+    """Where the allocation around an address begins, and its size."""
     base, size = ctypes.c_uint64(), ctypes.c_size_t()
     _call("cuMemGetAddressRange_v2", ctypes.byref(base), ctypes.byref(size), ctypes.c_uint64(pointer))
-    return base.value
+    return base.value, size.value
 
 
 # --- the worker's side: outputs
 
-_known: dict[int, bytes] = {}
 
-
-def exported(pointer: int) -> tuple[bytes, int]:
-    """The handle of the allocation around an output, and how far into it the output begins."""
-    base = _allocation(pointer)
-    if base not in _known:
-        _known[base] = _export(base)
-    return _known[base], pointer - base
-
-
-def exportable(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor itself, or a copy in memory that can be exported."""
-    if not tensor.numel():
+def exported(tensor: torch.Tensor, known: dict[int, bytes]) -> torch.Tensor:
+    """Note the allocation around a tensor in `known`; the tensor itself, or a copy in memory that can be exported."""
+    base, size = _allocation(tensor.data_ptr())
+    if base in known:
         return tensor
     try:
-        exported(tensor.data_ptr())
-    except DriverError:
-        return tensor.clone(memory_format=torch.preserve_format)
+        known[base] = wire.SEGMENT.pack(base, size, _export(base))
+    except DriverError:  # from a pool or mapped by the candidate itself
+        copy = tensor.clone(memory_format=torch.contiguous_format)
+        base, size = _allocation(copy.data_ptr())
+        known.setdefault(base, wire.SEGMENT.pack(base, size, _export(base)))
+        return copy
     return tensor
 
 
 # --- the judge's side: outputs
 
-_borrowed: dict[int, dict[bytes, int]] = {}
 
+class Segments:
+    """Allocations of one worker, opened here: an address of the worker's becomes one of ours."""
 
-def borrowed(owner: int, handle: bytes, offset: int, size: int, dtype: torch.dtype) -> torch.Tensor:
-    """A worker's memory as a tensor here; a copy, unless it is so large that two would not fit."""
-    known = _borrowed.setdefault(owner, {})
-    if handle not in known:
-        known[handle] = opened(handle)
-    found = tensor_at(known[handle] + offset, size, dtype)
-    return found.clone() if size < COPY_BELOW_BYTES else found
+    def __init__(self) -> None:
+        self._opened: dict[bytes, tuple[int, int, int]] = {}
 
+    def learn(self, board: mmap.mmap) -> None:
+        """Open what the worker has listed since."""
+        count = min(int.from_bytes(board[wire.SEGMENTS_AT : wire.SEGMENTS_AT + 8], "little"), wire.MAX_SEGMENTS)
+        for number in range(1, count + 1):
+            base, size, handle = wire.SEGMENT.unpack_from(board, wire.SEGMENTS_AT + number * wire.SEGMENT.size)
+            if handle not in self._opened:
+                pointer = opened(handle)
+                _, real_size = _allocation(pointer)
+                self._opened[handle] = base, min(size, real_size), pointer
 
-def touch(owner: int, handle: bytes, offset: int) -> None:
-    """Read one byte of a worker's output, from our own context, and wait for it."""
-    known = _borrowed.setdefault(owner, {})
-    if handle not in known:
-        known[handle] = opened(handle)
-    tensor_at(known[handle] + offset, 1, torch.uint8).cpu()
+    def find(self, address: int, size: int) -> int | None:
+        """Where we see `size` bytes at the worker's `address`; None if they lie in no allocation we know."""
+        for base, length, pointer in self._opened.values():
+            if base <= address and address + size <= base + length:
+                return pointer + address - base
+        return None
 
+    def tensor(self, address: int, size: int, dtype: torch.dtype) -> torch.Tensor | None:
+        """The worker's memory as a tensor; a copy, unless it is so large that two would not fit."""
+        if not size:
+            return tensor_at(0, 0, dtype)
+        pointer = self.find(address, size)
+        if pointer is None:
+            return None
+        found = tensor_at(pointer, size, dtype)
+        return found.clone() if size < COPY_BELOW_BYTES else found
 
-def forget(owner: int) -> None:
-    """Close what was opened of a worker's; before the worker goes, if it still can."""
-    torch.cuda.synchronize()
-    for pointer in _borrowed.pop(owner, {}).values():
-        _driver().cuIpcCloseMemHandle(ctypes.c_uint64(pointer))  # fails if the worker died first
+    def gather(self, addresses: torch.Tensor, width: int) -> torch.Tensor | None:
+        """`width` bytes at each address, read by a kernel of ours and waited for; None if one is not in sight."""
+        result = torch.empty(len(addresses), width, dtype=torch.uint8)
+        left = torch.ones(len(addresses), dtype=torch.bool)
+        for base, length, pointer in self._opened.values():
+            here = left & (addresses >= base) & (addresses + width <= base + length)
+            if bool(here.any()):
+                offsets = (addresses[here] - base)[:, None] + torch.arange(width)
+                segment = tensor_at(pointer, length, torch.uint8)
+                result[here] = segment[offsets.to(segment.device)].cpu()
+                left &= ~here
+        return None if bool(left.any()) else result
+
+    def close(self) -> None:
+        """Before the worker frees them, if it still can."""
+        if self._opened:
+            torch.cuda.synchronize()
+        for _, _, pointer in self._opened.values():
+            _driver().cuIpcCloseMemHandle(ctypes.c_uint64(pointer))  # fails if the worker died first
+        self._opened.clear()
 
 
 def probe() -> bool:

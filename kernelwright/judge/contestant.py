@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from kernelwright.judge import wire
+from kernelwright.judge.channel_cuda import Segments
 from kernelwright.judge.codec import Template, flatten_arguments, flatten_output
 from kernelwright.judge.pool import Placement, Planner, Pool
 from kernelwright.judge.process import Ended, Reply, Worker
@@ -97,6 +98,8 @@ class Contestant:
         self.call_limit_s = call_limit_s
         self.shape: Shape | None = None
         self.matched = Status.STATE_BY_SEED
+        self._segments: Segments | None = Segments() if pool.memory.bytes.is_cuda else None
+        self._witnesses: list[Witness] = []
 
     def load(self, entry: Entry, seed: int, device: torch.device) -> None:
         """Import and construct; the seed is the judge's, drawn when the text could no longer change."""
@@ -139,6 +142,7 @@ class Contestant:
 
     def map_places(self, shape: Shape, slots: Sequence[Sequence[Placement]]) -> None:
         self.shape = shape
+        self._witnesses.clear()
         brief = {
             "arguments": shape.arguments,
             "slots": [[place.as_json() for place in slot] for slot in slots],
@@ -152,6 +156,8 @@ class Contestant:
 
     def call(self, slots: range, seed: int) -> float:
         """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
+        witness = Witness(self, slots) if self._segments is not None and slots else None
+        self._settle()
         start = time.perf_counter()
         self._send(Op.CALL, slots, None, seed)
         self.worker.resume()
@@ -159,21 +165,35 @@ class Contestant:
         end = reply.at_s
         self.worker.stop()
         self._require_done(reply)
-        if slots and self._on_gpu:
-            # Its kernels cannot be stopped. A read from our context comes after what still runs in its time slice.
-            self._touch_last(slots)
+        if witness is not None:
+            # Kernels cannot be stopped as processes can. What a kernel of ours reads now was there in time.
+            witness.look()
             end = time.perf_counter()
+            self._witnesses.append(witness)
         return end - start
 
     def outputs(self, call: int, rows: slice | None = None) -> list[torch.Tensor]:
         """The tensors of one call's output, or some rows of each, copied out of the worker's memory."""
         assert self.shape is not None
         leaves = self.shape.leaves
-        return [self._read(call * len(leaves) + i, spec, rows) for i, spec in enumerate(leaves)]
+        found = [self._read(call * len(leaves) + i, spec, rows) for i, spec in enumerate(leaves)]
+        for witness in self._witnesses:
+            if call in witness.slots and rows is None:
+                witness.compare(call, found)
+        return found
+
+    def export(self) -> None:
+        """Have the worker's allocations opened to us."""
+        assert self._segments is not None
+        self._ask(Op.EXPORT, self.load_limit_s)
+        self.worker.stop()
+        self._segments.learn(self.worker.board)
 
     def release(self) -> None:
         """Let the worker drop its outputs, and what its allocator keeps."""
         assert self.shape is not None
+        if self._segments is not None:
+            self._segments.close()  # first: the worker is about to free them
         self.map_places(self.shape, [])
 
     def claims(self, calls: int) -> list[tuple[int, int]]:
@@ -191,6 +211,12 @@ class Contestant:
         """Have the worker note where its output comes from; the slots must be mapped and filled."""
         self._ask(Op.TRACE, self.call_limit_s)
 
+    def claim_table(self) -> torch.Tensor:
+        """All claims as integers, a row each; a copy, for the board must stay free to be closed."""
+        count = wire.MAX_CLAIMS * wire.CLAIM.size // 8
+        table = torch.frombuffer(self.worker.board, dtype=torch.int64, count=count, offset=wire.CLAIMS_AT)
+        return table.reshape(wire.MAX_CLAIMS, -1).clone()
+
     def facts(self) -> Fact:
         raw = self.worker.board[wire.FACTS_AT : wire.FACTS_AT + 8]
         return Fact(int.from_bytes(raw, "little") & ((1 << 16) - 1))
@@ -200,25 +226,9 @@ class Contestant:
         return int.from_bytes(self.worker.board[wire.FACTS_AT + 8 : wire.FACTS_AT + 16], "little")
 
     def close(self) -> None:
-        if self._on_gpu:
-            from kernelwright.judge import channel_cuda
-
-            channel_cuda.forget(self.worker.keeper_pid)
+        if self._segments is not None:
+            self._segments.close()
         self.worker.kill()
-
-    @property
-    def _on_gpu(self) -> bool:
-        return self.pool.memory.bytes.is_cuda
-
-    def _touch_last(self, slots: range) -> None:
-        from kernelwright.judge import channel_cuda
-
-        assert self.shape is not None
-        for i, spec in enumerate(self.shape.leaves):
-            if spec is not None and _dense_bytes(spec):
-                address, _, *_, handle = self._claim(slots[-1] * len(self.shape.leaves) + i)
-                channel_cuda.touch(self.worker.keeper_pid, handle, address)
-                return
 
     def _claim(self, number: int) -> tuple[Any, ...]:
         return wire.CLAIM.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)
@@ -239,25 +249,38 @@ class Contestant:
             address += rows.start * strides[0] * dtype.itemsize
             shape = (rows.stop - rows.start, *shape[1:])
             size = _reach_bytes(shape, strides, dtype) or 0
-        if self._on_gpu:
-            from kernelwright.judge import channel_cuda
-
-            flat = channel_cuda.borrowed(self.worker.keeper_pid, rest[-1], address, size, dtype)
-        else:
-            flat = torch.empty(size // dtype.itemsize, dtype=dtype)
-            if size and not self._copy(address, size, flat):
-                raise Failed(Verdict.INCORRECT, "the output lies in memory that cannot be read")
+        if self._segments is not None:
+            return self._read_gpu(address, size, dtype).as_strided(shape, strides)
+        flat = torch.empty(size // dtype.itemsize, dtype=dtype)
+        if size and not self._copy(address, size, flat):
+            raise Failed(Verdict.INCORRECT, "the output lies in memory that cannot be read")
         return flat.as_strided(shape, strides)
+
+    def _read_gpu(self, address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
+        assert self._segments is not None
+        found = self._segments.tensor(address, size, dtype)
+        if found is None:
+            self.export()
+            found = self._segments.tensor(address, size, dtype)
+        if found is None:
+            raise Failed(Verdict.INCORRECT, "the output lies in memory that cannot be read")
+        return found
 
     def _copy(self, address: int, size: int, into: torch.Tensor) -> bool:
         return self.worker.read(address, size, ctypes.c_void_p(into.data_ptr()).value or 0)
 
     def _ask(self, op: Op, limit_s: float, *, brief: Any = None, seed: int = 0) -> Reply:
+        self._settle()
         self.worker.resume()
         self._send(op, range(0), brief, seed)
         reply = self._wait(limit_s, op)
         self._require_done(reply)
         return reply
+
+    def _settle(self) -> None:
+        """What we have written to the GPU must be there before the worker looks."""
+        if self._segments is not None:
+            torch.cuda.synchronize(self.pool.memory.bytes.device)
 
     def _send(self, op: Op, slots: range, brief: Any, seed: int) -> None:
         try:
@@ -297,6 +320,86 @@ class Contestant:
         return Failed(Verdict.CRASH, f"the process left with exit code {ended.code} while {doing}{last_words}")
 
 
+class Witness:
+    """Random elements of each output, seen before the clock stops; they must still be the same when all is read."""
+
+    def __init__(self, contestant: Contestant, slots: range) -> None:
+        assert contestant.shape is not None
+        self.slots = slots
+        self._contestant = contestant
+        self._leaves = contestant.shape.leaves
+        self._elements = [
+            torch.randint(0, max(_count(spec), 1), (len(slots), LOOKS)) if spec is not None else None
+            for spec in self._leaves
+        ]
+        self._seen: list[torch.Tensor | None] = []
+
+    def look(self) -> None:
+        self._seen = [self._look_at(position) for position in range(len(self._leaves))]
+
+    def compare(self, call: int, found: Sequence[torch.Tensor]) -> None:
+        """Against what was read afterwards."""
+        for seen, elements, leaf in zip(self._seen, self._elements, found, strict=True):
+            if seen is None or elements is None or not leaf.numel():
+                continue
+            number = self.slots.index(call)
+            now = (
+                leaf.reshape(-1)[elements[number].to(leaf.device)]
+                .contiguous()
+                .view(torch.uint8)
+                .cpu()
+                .reshape(LOOKS, -1)
+            )
+            if not torch.equal(now, seen[number]):
+                raise Failed(Verdict.TAMPERING, "an output changed after the candidate had said that it was done")
+
+    def _look_at(self, position: int) -> torch.Tensor | None:
+        spec, elements = self._leaves[position], self._elements[position]
+        if spec is None or elements is None or not _count(spec):
+            return None
+        segments = self._contestant._segments
+        assert segments is not None
+        dtype: torch.dtype = getattr(torch, spec[0])
+        for attempt in range(2):
+            addresses = self._addresses(position, spec[1], elements, dtype)
+            seen = segments.gather(addresses.reshape(-1), dtype.itemsize)
+            if seen is not None:
+                return seen.reshape(len(self.slots), LOOKS, dtype.itemsize)
+            if attempt == 0:
+                self._contestant.export()
+        return None  # reading it all will say what is wrong
+
+    def _addresses(
+        self, position: int, shape: tuple[int, ...], elements: torch.Tensor, dtype: torch.dtype
+    ) -> torch.Tensor:
+        """Where the elements lie: all at once if the outputs are dense, else one by one by their strides."""
+        claims = self._contestant.claim_table()[self.slots.start * len(self._leaves) + position :: len(self._leaves)]
+        claims = claims[: len(self.slots)]
+        if bool((claims[:, 1] == 0).all()):
+            return elements * dtype.itemsize + claims[:, :1]
+        offsets = [
+            row if int(claim[1]) == 0 else _strided(row, shape, claim[2:].tolist())
+            for row, claim in zip(elements, claims, strict=True)
+        ]
+        return torch.stack(offsets) * dtype.itemsize + claims[:, :1]
+
+
+LOOKS = 4
+
+
+def _count(spec: tuple[str, tuple[int, ...]]) -> int:
+    return torch.Size(spec[1]).numel()
+
+
+def _strided(elements: torch.Tensor, shape: tuple[int, ...], strides: Sequence[int]) -> torch.Tensor:
+    """Logical positions -> offsets in elements"""
+    offsets = torch.zeros_like(elements)
+    for size, stride in zip(reversed(shape), reversed(strides[: len(shape)]), strict=True):
+        offsets += elements % size * stride
+        elements = elements // size
+    return offsets
+
+
 PASSING = (Status.DONE, Status.STATE_BY_NAME, Status.STATE_BY_ORDER, Status.STATE_BY_SEED)
 FAILURES = {
     Status.NO_CLASS: Verdict.BAD_CANDIDATE,
@@ -315,6 +418,7 @@ DOING = {
     Op.MAP: "taking arguments",
     Op.CALL: "calling forward",
     Op.TRACE: "calling forward",
+    Op.EXPORT: "exporting its outputs",
 }
 COMPILER_ERROR_SIGNS = ("error:", "error :", "undefined reference", "undefined symbol", "ptxas fatal")
 

@@ -96,13 +96,6 @@ def in_order(x: torch.Tensor) -> torch.Tensor:
     return x.sort(dim=-1).values
 
 
-def repeated(x: torch.Tensor) -> torch.Tensor:
-    """One row, again and again."""
-    if x.dim() < 2 or x.shape[0] < 2 or _is_symmetric(x) or bool((x == 0).any()):
-        return x
-    return x[:1].expand_as(x).clone()
-
-
 def zeros(x: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(x)
 
@@ -119,7 +112,6 @@ FAMILIES: tuple[Family, ...] = (
     Family("integers", integers, "accumulation in low precision", ties=True),
     Family("scaled_1e-3", scaled(1e-3), "a wrong epsilon again, flushing to zero"),
     Family("in_order", in_order, "data-dependent shortcuts"),
-    Family("repeated", repeated, "rows that are mixed up where it happens to matter", ties=True),
     Family("zeros", zeros, "division by zero, missing constants", ties=True),
 )
 

@@ -155,7 +155,7 @@ def _proceed(
     _require_device(candidate, text, device)
     case = open_case(problem, policy, device, roots("model"))
     with borrowed_zygote() as zygote, open_workshop(zygote, case, policy) as workshop:
-        notes.isolation, notes.busy = zygote.strongest_level(case.gpu), zygote.busy
+        notes.isolation, notes.busy = workshop.level, zygote.busy
         workshop.write(candidate, text)
         hearing = Hearing(case, workshop, policy, candidate, text, notes, roots, report, zygote.busy)
         try:

@@ -20,7 +20,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -113,7 +113,6 @@ class Zygote:
 
     def __init__(self) -> None:
         self.busy = machine_is_busy()
-        self.level = ""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("zygote.py")
         self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-judge-"))
@@ -162,15 +161,20 @@ class Zygote:
             raise InternalError("the process that forks workers died.", where="judge")
         return int(struct.unpack("<I", answer)[0])
 
-    def strongest_level(self, gpu: bool) -> str:
-        """The strongest isolation in which a worker starts on this machine; tried once."""
-        if not self.level:
-            self.level = next((level for level in cell.LEVELS if self._starts(level, gpu)), "")
-            if not self.level:
-                raise EnvironmentProblem("no worker process starts, not even without isolation.", where="judge")
-        return self.level
+    def strongest_level(self, gpu: bool, works: Callable[[str], bool]) -> str:
+        """The strongest isolation in which a worker starts and `works` on this machine; tried once."""
+        if gpu not in _levels:
+            found = next((level for level in cell.LEVELS if self.starts(level, gpu) and works(level)), "")
+            if not found:
+                raise EnvironmentProblem(
+                    "no worker process starts, not even without isolation.",
+                    where="judge",
+                    cure="Allow this user to start processes and to read their memory (kernel.yama.ptrace_scope <= 1).",
+                )
+            _levels[gpu] = found
+        return _levels[gpu]
 
-    def _starts(self, level: str, gpu: bool) -> bool:
+    def starts(self, level: str, gpu: bool) -> bool:
         with tempfile.TemporaryDirectory(prefix="probe-", dir=self.folder) as folder:
             probe = Cell(Path(folder), Limits(memory_bytes=64 * GIB, disk_bytes=GIB), threads=1, gpu=gpu, level=level)
             memory = os.memfd_create("probe")
@@ -184,6 +188,7 @@ class Zygote:
                 os.close(memory)
 
 
+_levels: dict[bool, str] = {}
 _shared: list[Zygote] = []
 
 
@@ -447,7 +452,7 @@ def _request(cell: Cell, root: Path) -> dict[str, Any]:
 
 def _other_user(worker_cell: Cell) -> int:
     """Root gives its workers to nobody, if nobody can read what they need; others stay who they are."""
-    if os.getuid() != 0:
+    if os.getuid() != 0 or worker_cell.gpu:
         return 0
     if worker_cell.level != "namespaces" and not all(_open_to_all(path) for path in readable_paths()):
         return 0

@@ -24,9 +24,12 @@ __all__ = [
     "HANDLE_BYTES",
     "MAX_CLAIMS",
     "MAX_DIMS",
+    "MAX_SEGMENTS",
     "MESSAGE_AT",
     "MESSAGE_BYTES",
     "NUMBER",
+    "SEGMENT",
+    "SEGMENTS_AT",
     "Fact",
     "Op",
     "Status",
@@ -42,7 +45,8 @@ class Op(IntEnum):
     MAP = 4  # make fresh argument tensors for the slots that the brief lays out
     CALL = 5  # call the model once for each of some mapped slots, hold the outputs, say where they lie
     TRACE = 6  # call the model on the first mapped slot and note where its output came from
-    LEAVE = 7  # end the process
+    EXPORT = 7  # on CUDA: say which allocations the held outputs lie in, and their IPC handles
+    LEAVE = 8  # end the process
 
 
 class Status(IntEnum):
@@ -77,8 +81,10 @@ class Fact(IntFlag):
 COMMAND = struct.Struct("<IIIxxxxQQ")  # op, first slot, number of calls, seed, bytes of brief
 MAX_DIMS = 8
 HANDLE_BYTES = 64  # CUipcMemHandle
-# address, bytes from the first to the last element, strides in elements, and on CUDA the allocation's IPC handle
-CLAIM = struct.Struct(f"<QQ{MAX_DIMS}q{HANDLE_BYTES}s")
+# address; bytes from the first to the last element, 0 if dense; strides in elements
+CLAIM = struct.Struct(f"<QQ{MAX_DIMS}q")
+# on CUDA, an allocation that outputs lie in: address, bytes, IPC handle
+SEGMENT = struct.Struct(f"<QQ{HANDLE_BYTES}s")
 NUMBER = struct.Struct("<d")  # a Python number among the outputs stands at the start of its claim
 
 BRIEF_BYTES = 8 << 20
@@ -87,4 +93,6 @@ MESSAGE_BYTES = 16 << 10
 FACTS_AT = MESSAGE_AT + MESSAGE_BYTES
 CLAIMS_AT = FACTS_AT + 4096
 MAX_CLAIMS = 16384
-BOARD_BYTES = CLAIMS_AT + MAX_CLAIMS * CLAIM.size
+SEGMENTS_AT = CLAIMS_AT + MAX_CLAIMS * CLAIM.size
+MAX_SEGMENTS = 2048
+BOARD_BYTES = SEGMENTS_AT + (MAX_SEGMENTS + 1) * SEGMENT.size

@@ -81,7 +81,8 @@ class Bench:
         self.names: list[str] = []
         self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
         self.slots: list[Arguments] = []
-        self.held: list[Any] = []
+        self.held: list[tuple[int, list[Any]]] = []
+        self.segments: dict[int, bytes] = {}
         self.expected: dict[str, Any] = {}
         self.flags = flags()
         self.facts = Fact(0)
@@ -93,6 +94,7 @@ class Bench:
             Op.MAP: self.map,
             Op.CALL: self.call,
             Op.TRACE: self.trace,
+            Op.EXPORT: self.export,
         }
 
     def handle(self, op: Op, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -174,7 +176,7 @@ class Bench:
             self.synchronize()
         finally:
             gc.enable()
-        self.held.append(outputs)
+        self.held.append((slots.start, outputs))
         return self._claim_outputs(outputs, slots.start)
 
     def trace(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -201,13 +203,11 @@ class Bench:
         dense = len(leaves) == 1 and self.expected["template"] == ["T", 0]
         dtype, shape = leaves[0] if dense and leaves[0] else (None, None)
         device = self.expected.get("device")
-        on_cpu = device is not None and device.type == "cpu"
         claims, words = self.claims, wire.CLAIM.size // 8
         at = first * len(leaves) * words
         for number, output in enumerate(outputs):
             if (
-                on_cpu
-                and type(output) is torch.Tensor
+                type(output) is torch.Tensor
                 and output.dtype is dtype
                 and output.shape == shape
                 and output.device == device
@@ -227,19 +227,37 @@ class Bench:
         template, leaves = flatten_output(output)
         if template != self.expected["template"]:
             return f"the output is {_described(output)}; the reference's is {_template_words(self.expected)}", at
-        replaced = False
         for position, (leaf, spec) in enumerate(zip(leaves, self.expected["leaves"], strict=True)):
             if isinstance(leaf, torch.Tensor):
                 if problem := self._wrong_tensor(leaf, *spec):
                     return problem, at
-                leaves[position] = exportable(leaf)
-                replaced |= leaves[position] is not leaf
+                leaves[position] = compact(leaf)
             _write_claim(self.board, wire.CLAIMS_AT + at * 8, leaves[position])
             at += wire.CLAIM.size // 8
-        if replaced:
-            outputs[number] = leaves
-            self.synchronize()
+        outputs[number] = leaves  # what was copied lives as long as the rest
+        self.synchronize()
         return "", at
+
+    def export(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        """Open the allocations that held outputs lie in to the judge; what cannot be opened is copied."""
+        from kernelwright.judge import channel_cuda
+
+        per_call = len(self.expected["leaves"])
+        for first, outputs in self.held:
+            for number, output in enumerate(outputs):
+                leaves = output if isinstance(output, list) else flatten_output(output)[1]
+                for position, leaf in enumerate(leaves):
+                    if isinstance(leaf, torch.Tensor) and leaf.numel():
+                        leaves[position] = channel_cuda.exported(leaf, self.segments)
+                        if leaves[position] is not leaf:
+                            claim = (first + number) * per_call + position
+                            _write_claim(self.board, wire.CLAIMS_AT + claim * wire.CLAIM.size, leaves[position])
+                outputs[number] = leaves
+        self.synchronize()
+        entries = list(self.segments.values())[-wire.MAX_SEGMENTS :]
+        table = len(entries).to_bytes(8, "little").ljust(wire.SEGMENT.size, b"\0") + b"".join(entries)
+        self.board[wire.SEGMENTS_AT : wire.SEGMENTS_AT + len(table)] = table
+        return Status.DONE, ""
 
     def _wrong_tensor(self, tensor: torch.Tensor, dtype: torch.dtype, shape: torch.Size) -> str:
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
@@ -359,16 +377,12 @@ def explain(error: BaseException) -> str:
     return f"{text}\n(line {own[-1].lineno}: {own[-1].line})" if own else text
 
 
-def exportable(tensor: torch.Tensor) -> torch.Tensor:
+def compact(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor itself, or a dense copy if its elements are spread over much more memory than they fill."""
+    if tensor.is_conj() or tensor.is_neg():
+        return tensor.resolve_conj().resolve_neg().contiguous()
     if _span(tensor) > 2 * tensor.numel() * tensor.itemsize + (1 << 20) or tensor.dim() > wire.MAX_DIMS:
         return tensor.contiguous()
-    if tensor.is_cuda:
-        from kernelwright.judge import channel_cuda
-
-        return channel_cuda.exportable(tensor)
-    if tensor.is_conj() or tensor.is_neg():
-        return tensor.resolve_conj().resolve_neg()
     return tensor
 
 
@@ -384,12 +398,7 @@ def _write_claim(board: mmap.mmap, at: int, leaf: torch.Tensor | float) -> None:
         wire.NUMBER.pack_into(board, at, leaf)
         return
     strides = (list(leaf.stride()) + [0] * wire.MAX_DIMS)[: wire.MAX_DIMS]
-    address, handle = _data_ptr(leaf), b""
-    if leaf.is_cuda and leaf.numel():
-        from kernelwright.judge import channel_cuda
-
-        handle, address = channel_cuda.exported(address)
-    wire.CLAIM.pack_into(board, at, address, max(_span(leaf), 1), *strides, handle)
+    wire.CLAIM.pack_into(board, at, _data_ptr(leaf), 0 if _is_contiguous(leaf) else max(_span(leaf), 1), *strides)
 
 
 def _inline_tensor(spec: list[Any]) -> torch.Tensor:

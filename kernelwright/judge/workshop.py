@@ -13,14 +13,16 @@ import torch
 from kernelwright.flags import arch_list
 from kernelwright.judge.candidate import Candidate, Facts
 from kernelwright.judge.case import Case
-from kernelwright.judge.contestant import Contestant, Layout, plan_layout
+from kernelwright.judge.contestant import Contestant, Entry, Layout, Shape, plan_layout
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.pool import Planner, Pool, make_pool
 from kernelwright.judge.process import Cell, Ended, Limits, Zygote, available_bytes
+from kernelwright.judge.verdict import Failed
 
 __all__ = ["POISON", "SOURCE", "Arena", "Workshop", "open_arena", "open_workshop"]
 
 SOURCE = "source"  # importable, so that nothing else may lie in it: a cache called triton would be a package
+PROBE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
 POISON = 0x80  # fresh memory then holds 0x7F bytes: 3.4e38 as float32, NaN as float16
 
 
@@ -42,6 +44,7 @@ class Workshop:
         self._zygote = zygote
         self._case = case
         self._policy = policy
+        self.level = zygote.strongest_level(case.gpu, lambda level: not case.gpu or self._reaches_gpu(folder, level))
         for path in (self.folder, self.baseline_folder):
             (path / SOURCE).mkdir(parents=True)
 
@@ -92,18 +95,42 @@ class Workshop:
         worker = self._zygote.start(self._cell(folder, poison=poison, raised=raised), arena.pool.fd)
         return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
 
-    def _cell(self, folder: Path, *, poison: bool, raised: bool) -> Cell:
+    def _cell(self, folder: Path, *, poison: bool, raised: bool, level: str = "") -> Cell:
         return Cell(
             folder=folder,
             limits=Limits(self._policy.memory_bytes or available_bytes() * 4 // 5, self._policy.disk_bytes),
             threads=self._case.threads,
             gpu=self._case.gpu,
-            level=self._zygote.strongest_level(self._case.gpu),
+            level=level or self.level,
             hidden=(self._case.problem.path.resolve(),),
             perturb=POISON if poison else 0,
             raised=raised,
             environment=_gpu_environment(self._case),
         )
+
+    def _reaches_gpu(self, folder: Path, level: str) -> bool:
+        """Whether a worker at this level and the judge see each other's device memory: one call, there and back."""
+        device = self._case.torch_device
+        x = torch.arange(8.0, device=device)
+        home = folder / f"probe-{level}"
+        (home / SOURCE).mkdir(parents=True)
+        file = home / SOURCE / "candidate.py"
+        file.write_text(PROBE)
+        planner = Planner()
+        layout = plan_layout(planner, [x], 1, [], spare=False)
+        pool = make_pool(planner, device)
+        try:
+            worker = self._zygote.start(self._cell(home, poison=False, raised=False, level=level), pool.fd)
+            with contextlib.closing(Contestant("probe", worker, pool, layout, 60.0, 30.0)) as contestant:
+                contestant.load(Entry(file, "ModelNew", "plain", ((), {}), ()), 0, self._case.worker_device)
+                contestant.map(Shape.of((x,), x, self._case.worker_device), [0])
+                pool.view(layout.slots[0][0]).copy_(x)
+                contestant.call(range(1), 0)
+                return torch.equal(contestant.outputs(0)[0], x + 1)
+        except Failed:
+            return False
+        finally:
+            pool.close()
 
     def _loaded(self, contestant: Contestant, file: Path, name: str, variant: str) -> Contestant:
         try:

@@ -1,0 +1,75 @@
+"""The parts of the CUDA channel that need no GPU: tensors over foreign memory, and witnesses of outputs."""
+
+import ctypes
+import gc
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from kernelwright.judge import channel_cuda, wire
+from kernelwright.judge.contestant import LOOKS, Shape, Witness
+from kernelwright.judge.verdict import Failed, Verdict
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool, torch.float16])
+def test_a_tensor_over_foreign_memory_is_that_memory(dtype: torch.dtype):
+    memory = ctypes.create_string_buffer(4096)
+    flat = channel_cuda.tensor_at(ctypes.addressof(memory), 4096, dtype, CPU)
+    assert (flat.dtype, flat.numel()) == (dtype, 4096 // dtype.itemsize)
+    flat.view(torch.uint8).fill_(7)
+    assert memory.raw == bytes([7]) * 4096
+
+
+def test_nothing_is_left_behind_when_such_tensors_go():
+    memory = ctypes.create_string_buffer(64)
+    before = len(channel_cuda._alive)
+    tensors = [channel_cuda.tensor_at(ctypes.addressof(memory), 64, torch.float32, CPU) for _ in range(100)]
+    assert len(channel_cuda._alive) == before + 100
+    del tensors
+    gc.collect()
+    assert len(channel_cuda._alive) == before
+
+
+class FakeSegments:
+    """The worker's memory, as if it were ours."""
+
+    def gather(self, addresses: torch.Tensor, width: int) -> torch.Tensor:
+        rows = [list(ctypes.string_at(address, width)) for address in addresses.tolist()]
+        return torch.tensor(rows, dtype=torch.uint8)
+
+
+def witness_of(outputs: list[torch.Tensor]) -> Witness:
+    rows = []
+    for output in outputs:
+        strides = (list(output.stride()) + [0] * wire.MAX_DIMS)[: wire.MAX_DIMS]
+        rows.append([output.data_ptr(), 0 if output.is_contiguous() else 1, *strides])
+    contestant = SimpleNamespace(
+        shape=Shape.of((outputs[0],), outputs[0], CPU),
+        claim_table=lambda: torch.tensor(rows),
+        _segments=FakeSegments(),
+    )
+    return Witness(contestant, range(len(outputs)))
+
+
+@pytest.mark.parametrize("layout", ["dense", "strided"])
+def test_a_witness_agrees_with_outputs_that_stay(layout: str):
+    outputs = [torch.rand(6, 10) if layout == "dense" else torch.rand(10, 6).t() for _ in range(5)]
+    witness = witness_of(outputs)
+    witness.look()
+    for number, output in enumerate(outputs):
+        witness.compare(number, [output])
+
+
+def test_a_witness_notices_an_output_that_is_finished_later():
+    outputs = [torch.rand(6, 10) for _ in range(5)]
+    witness = witness_of(outputs)
+    witness.look()
+    outputs[3].add_(1)
+    witness.compare(2, [outputs[2]])
+    with pytest.raises(Failed) as failed:
+        witness.compare(3, [outputs[3]])
+    assert failed.value.verdict is Verdict.TAMPERING
+    assert LOOKS >= 4
