@@ -29,8 +29,13 @@ def captured(name: str) -> Graph:
 
 
 @cache
+def simplified(name: str) -> Graph:
+    return simplify(captured(name))
+
+
+@cache
 def planned(name: str) -> Plan:
-    return plan(simplify(captured(name)))
+    return plan(simplified(name))
 
 
 @cache
