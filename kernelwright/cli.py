@@ -262,6 +262,8 @@ def line_printer() -> Callable[[str, float], None]:
 
 
 def console() -> Any:
+    """Wide enough for the tables where the output is no terminal."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    plain = Console(highlight=False)
+    return plain if plain.is_terminal else Console(highlight=False, width=140)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 from kernelwright.device import Device
 from kernelwright.generate.gemm import gemm_of, gemm_source, packed_buffer, workspace_buffer
@@ -70,13 +71,15 @@ def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
     """Consecutive kernels behind one entry; every other step as it is."""
     steps: list[ProgramStep] = []
     run: list[Kernel] = []
+    made: set[str] = set()
     count = 0
     for step in (*plan.steps, None):
         if isinstance(step, Kernel):
             run.append(step)
             continue
         if run:
-            launch = launch_of(f"run{count}", run, choices)
+            launch = launch_of(f"run{count}", run, choices, made)
+            made |= {buffer.name for buffer in launch.allocations}
             steps.append(launch)
             count += bool(launch.sources)
             run = []
@@ -85,8 +88,11 @@ def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:
     return steps
 
 
-def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
-    """One entry for all of them. Kernels over nothing are left out, but their empty results are made."""
+def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: AbstractSet[str] = frozenset()) -> Launch:
+    """One entry for all of them. Kernels over nothing are left out, but their empty results are made.
+
+    `made` are buffers that an earlier launch has allocated: of a concatenation, each launch may write some parts.
+    """
     sources = tuple(source_of(kernel, choices[kernel.name]) for kernel in run if 0 not in kernel.region.shape)
     pointers: dict[str, Buffer] = {}
     allocations: dict[str, Buffer] = {}
@@ -102,7 +108,7 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices) -> Launch:
             buffer = layout.buffer
             if buffer.name in kernel.writes_over:
                 aliases[buffer.name] = (buffer, kernel.writes_over[buffer.name])
-            elif buffer.source is None:
+            elif buffer.source is None and buffer.name not in made:
                 allocations.setdefault(buffer.name, buffer)
             pointers.setdefault(buffer.name, buffer)
     return Launch(entry, sources, tuple(pointers.values()), tuple(allocations.values()), tuple(aliases.values()))

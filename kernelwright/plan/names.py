@@ -72,6 +72,10 @@ class Namer:
             return self.unique("product")
         return self.unique(node.fn if node.fn != "identity" else "copy")
 
+    def joined(self, node: Node) -> str:
+        """A concatenation that kernels write: the model's result is `y` here too."""
+        return self.unique("y" if len(self.outputs) == 1 and base_of(self.outputs[0]) is node else "joined")
+
     def view(self, node: Node) -> str:
         return self.unique("dense" if isinstance(node, View) else "table")
 

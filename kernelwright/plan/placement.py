@@ -19,6 +19,7 @@ from kernelwright.ir.nodes import (
     Update,
 )
 from kernelwright.plan.fuse import ends_of, users_of
+from kernelwright.plan.joins import joins_of
 from kernelwright.plan.layouts import base_of, layout_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
@@ -66,6 +67,7 @@ class Placement:
         self.fresh: set[str] = set()
         self.done_updates: set[Update] = set()
         self.users = users_of(graph)
+        self.joins = joins_of(graph, self.users)
         self.memory = memory_of(graph)
         self.last_use = last_uses(graph, units, self.memory)
         targets = [update.target for update in graph.updates]  # one may be written without ever being read
@@ -89,6 +91,8 @@ class Placement:
     def add_library(self, unit: Unit) -> None:
         node = unit.library
         assert node is not None
+        if any(slot.whole is node for slot in self.joins.values()):
+            return  # its parts have been written where they belong
         result = unit.biased or node
         if not isinstance(node, Opaque) or len(node.results) == 1:
             self.places[result] = self.made_by_library(node, result)
@@ -150,6 +154,9 @@ class Placement:
         writes_over: dict[str, str] = {}
         stores: list[tuple[Node, Layout]] = []
         for result in stored:
+            if result in self.joins:
+                stores.append((result, self.joined(result)))
+                continue
             buffer = self.store_buffer(number, unit, result, loads, writes_over)
             self.places[result] = buffer
             stores.append((result, Layout(buffer, shape, buffer.strides, 0)))
@@ -213,6 +220,15 @@ class Placement:
             writes_over[buffer.name] = over
         self.fresh.add(buffer.name)
         return buffer
+
+    def joined(self, part: Node) -> Layout:
+        """The part's slice of the concatenation, whose buffer the first part makes."""
+        slot = self.joins[part]
+        if slot.whole not in self.places:
+            self.places[slot.whole] = self.made(self.namer.joined(slot.whole), slot.whole)
+            self.fresh.add(self.places[slot.whole].name)
+        buffer = self.places[slot.whole]
+        return Layout(buffer, part.shape, buffer.strides, slot.offset)
 
     def result_strides(self, node: Node, loads: Mapping[Node, Layout]) -> Shape:
         """The order of the operands, if they agree on one; what is returned is contiguous, as PyTorch would have it."""
