@@ -30,13 +30,14 @@ def fuse(graph: Graph) -> tuple[tuple[Map, ...], ...]:
     """Groups of Maps, each in SSA order. Cheap rank-0 Maps stand in every group that uses them."""
     users = users_of(graph)
     levels = latest_levels(graph, users)
-    inlined = {n for n in graph.nodes() if is_inlined(n, graph, users)}
+    inlined = inlined_values(graph, users)
+    order = {node: i for i, node in enumerate(graph.nodes())}
     families: dict[tuple[int, Shape], list[Map]] = defaultdict(list)
     for node in graph.nodes():
         if isinstance(node, Map) and node not in inlined:
             families[levels[node], node.shape].append(node)
     groups = [group for family in families.values() for part in connected(family) for group in split_by_pointers(part)]
-    return tuple(with_inlined(group, inlined) for group in groups)
+    return tuple(tuple(sorted(with_inlined(group, inlined), key=order.__getitem__)) for group in groups)
 
 
 def users_of(graph: Graph) -> dict[Node, list[Node]]:
@@ -79,16 +80,20 @@ def latest_levels(graph: Graph, users: Mapping[Node, Sequence[Node]]) -> dict[No
     return levels
 
 
-def is_inlined(node: Node, graph: Graph, users: Mapping[Node, Sequence[Node]]) -> bool:
-    """A cheap rank-0 value that only kernels of ours use, and some of them on larger shapes."""
-    if not isinstance(node, Map) or node.shape or node in ends_of(graph):
-        return False
-    by_maps = all(isinstance(u, Map) for u in users[node])
-    return by_maps and any(u.shape for u in users[node]) and flops_of(node) <= CHEAP_FLOPS
+def inlined_values(graph: Graph, users: Mapping[Node, Sequence[Node]]) -> set[Node]:
+    """Cheap rank-0 values that only kernels of ours use, and some of them on larger shapes: directly, or inlined."""
+    ends = ends_of(graph)
+    inlined: set[Node] = set()
+    for node in reversed(graph.nodes()):
+        if not isinstance(node, Map) or node.shape or node in ends or flops_of(node) > CHEAP_FLOPS:
+            continue
+        if all(isinstance(u, Map) for u in users[node]) and any(u.shape or u in inlined for u in users[node]):
+            inlined.add(node)
+    return inlined
 
 
 def with_inlined(group: Sequence[Map], inlined: set[Node]) -> tuple[Map, ...]:
-    """The group with the inlined values it needs before it."""
+    """The inlined values that the group needs, and the group."""
     needed: dict[Map, None] = {}
     for node in group:
         for x in inlined_under(node, inlined):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from kernelwright.ir.nodes import (
@@ -11,6 +12,7 @@ from kernelwright.ir.nodes import (
     Graph,
     Input,
     Item,
+    Map,
     Node,
     Opaque,
     Param,
@@ -68,6 +70,7 @@ class Placement:
         self.done_updates: set[Update] = set()
         self.users = users_of(graph)
         self.joins = joins_of(graph, self.users)
+        self.makers = makers_of(units)
         self.memory = memory_of(graph)
         self.last_use = last_uses(graph, units, self.memory)
         targets = [update.target for update in graph.updates]  # one may be written without ever being read
@@ -150,7 +153,7 @@ class Placement:
             for x in node.args:
                 if x not in inside and x not in loads and not isinstance(base_of(x), Const):
                     loads[x] = self.load(x, shape)
-        stored = [n for n in unit.nodes if self.is_stored(n, unit, shape)]
+        stored = [n for n in unit.nodes if self.is_stored(n)]
         writes_over: dict[str, str] = {}
         stores: list[tuple[Node, Layout]] = []
         for result in stored:
@@ -199,11 +202,11 @@ class Placement:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout
 
-    def is_stored(self, node: Node, unit: Unit, shape: Shape) -> bool:
-        if node.shape != shape:
-            return False
-        inside = set(unit.nodes)
-        return node in ends_of(self.graph) or any(u not in inside for u in self.users[node])
+    def is_stored(self, node: Node) -> bool:
+        """Somebody needs it who does not compute it as well: the caller, PyTorch, or another kernel."""
+        users = [self.makers[u] if isinstance(u, Map) else frozenset() for u in self.users[node]]
+        return node in ends_of(self.graph) or any(not units or units - self.makers[node] for units in users)
+
 
     def store_buffer(
         self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
@@ -292,3 +295,12 @@ def last_uses(graph: Graph, units: Sequence[Unit], memory: Mapping[Node, frozens
     for number, unit in enumerate(units):
         last |= {holder: number for x in unit.operands for holder in memory[x]}
     return last | {holder: len(units) for node in ends_of(graph) for holder in memory[node]}
+
+
+def makers_of(units: Sequence[Unit]) -> dict[Node, frozenset[int]]:
+    """The numbers of the units that compute each node: several for a value that each of its users computes."""
+    made: dict[Node, frozenset[int]] = defaultdict(frozenset)
+    for number, unit in enumerate(units):
+        for node in unit.nodes:
+            made[node] |= {number}
+    return made
