@@ -7,7 +7,7 @@ import ast
 import re
 from dataclasses import dataclass
 
-__all__ = ["Candidate", "Facts", "extract", "read_facts"]
+__all__ = ["Candidate", "Facts", "extract", "imported_names", "read_facts"]
 
 MAX_BYTES = 4 << 20
 FENCE = re.compile(
@@ -33,7 +33,8 @@ class Facts:
     imports_reference  it says `from model import ...`: it wants the problem's own file
     builds             it compiles something: load_inline, load, NVRTC, Triton
     cuda               it cannot do without a GPU: CUDA sources or Triton
-    vendor             it names a vendor's library
+    vendor             it calls a vendor's library from sources of its own
+    streams            it makes CUDA streams
     """
 
     problem: str
@@ -41,6 +42,7 @@ class Facts:
     builds: bool = False
     cuda: bool = False
     vendor: bool = False
+    streams: bool = False
 
 
 def extract(text: str, suffix: str) -> Candidate:
@@ -102,8 +104,23 @@ def read_facts(candidate: Candidate) -> Facts:
         imports_reference=any(_imports_reference(node) for node in ast.walk(tree)),
         builds=bool(names & {"load_inline", "cpp_extension", "triton", "nvrtc", "ctypes", "cffi", "cuda", "tilelang"}),
         cuda=bool(names & {"triton", "cuda_sources", "nvrtc"}) or "__global__" in text,
-        vendor=bool(re.search(r"cublas|cudnn|cutlass|\bmkl", text, re.I)),
+        vendor=any(
+            re.search(r"\b(cublas|cudnn|cusparse|cusolver|cblas_|mkl_)\w*\s*\(", source) for source in _strings(tree)
+        ),
+        streams="Stream" in names or any("cudaStreamCreate" in source for source in _strings(tree)),
     )
+
+
+def imported_names(source: str) -> list[str]:
+    """Top-level names of the modules that a source imports."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                found += [alias.name.partition(".")[0] for alias in names]
+            case ast.ImportFrom(module=str(module), level=0):
+                found.append(module.partition(".")[0])
+    return found
 
 
 def _imports_reference(node: ast.AST) -> bool:
@@ -113,6 +130,15 @@ def _imports_reference(node: ast.AST) -> bool:
         case ast.Import(names=names):
             return any(alias.name == "model" for alias in names)
     return False
+
+
+def _strings(tree: ast.AST) -> list[str]:
+    """Literals long enough to be sources."""
+    return [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) > 40
+    ]
 
 
 def _names(tree: ast.AST) -> list[str]:

@@ -14,13 +14,13 @@ from kernelwright.device import Device
 from kernelwright.errors import KernelwrightError
 from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Entry, Shape
-from kernelwright.judge.large import Rows, rows_of
+from kernelwright.judge.large import Rows, fingerprint, rows_of
 from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.process import available_bytes
 from kernelwright.judge.reference import Reference, State, copied_state, load_state, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
-from kernelwright.judge.verdict import Failed, Verdict
+from kernelwright.judge.verdict import Failed, Label, Verdict
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem
 
@@ -37,6 +37,7 @@ class Case:
     """A problem made ready on a device.
 
     tensors    of one set of arguments, for their shapes; without memory if the problem is large
+    habits     labels that the reference itself would get: it writes into its inputs, or hands them back
     large      the judge must not hold inputs and outputs many times over
     rows       how the oracle may take a large problem apart
     eager_s    how long a call takes, roughly; to plan by
@@ -53,6 +54,7 @@ class Case:
     tensors: list[torch.Tensor]
     input_bytes: int
     output_bytes: int
+    habits: frozenset[Label]
     large: bool
     rows: Rows | None
     eager_s: float
@@ -95,13 +97,20 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     _, tensors = flatten_arguments(args)
     input_bytes = sum(t.numel() * t.itemsize for t in tensors)
     seed = seeds.draw()
+    secret = seeds.draw()
+    before = fingerprint(tensors, secret)
     output, random = _called(reference, model, args, seed)
+    habits = _habits(tensors, output, fingerprint(tensors, secret) != before)
+    if Label.MUTATES_INPUTS in habits:
+        args = reference.draw(argument_seed)
+        _, tensors = flatten_arguments(args)
     _, leaves = flatten_output(output)
     output_bytes = sum(t.numel() * t.itemsize for t in leaves if isinstance(t, torch.Tensor))
     memory = free_bytes(torch_device)
     large = COPIES * (input_bytes + output_bytes) > memory
     if not random and not large:
-        again, _ = _called(reference, model, args, seed)
+        load_state(model, state)
+        again, _ = _called(reference, model, reference.draw(argument_seed), seed)
         _require_repeatable(output, again)
     stateful = _changes_state(model, state)
     load_state(model, state)
@@ -126,6 +135,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         tensors=[t.to("meta") for t in tensors] if large else tensors,
         input_bytes=input_bytes,
         output_bytes=output_bytes,
+        habits=habits,
         large=large,
         rows=rows,
         eager_s=eager_s,
@@ -142,6 +152,14 @@ def _called(reference: Reference, model: torch.nn.Module, args: tuple[Any, ...],
         output = reference.call(model, args)
         after = _generator_state(reference.device)
     return output, not torch.equal(before, after)
+
+
+def _habits(inputs: list[torch.Tensor], output: Any, mutated: bool) -> frozenset[Label]:
+    memory = {t.untyped_storage().data_ptr() for t in inputs if t.numel()}
+    leaves = [leaf for leaf in flatten_output(output)[1] if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    aliases = any(leaf.untyped_storage().data_ptr() in memory for leaf in leaves)
+    found = {Label.MUTATES_INPUTS} if mutated else set()
+    return frozenset(found | {Label.ALIASES_INPUT} if aliases else found)
 
 
 def _changes_state(model: torch.nn.Module, state: State) -> bool:

@@ -258,12 +258,20 @@ def _examine_group(
             yards = [without_indices(yard) for yard in yards]
         scores = [score(c, yard) for c, yard in zip(first[number], yards, strict=True)]
         findings.tried.append(Tried(trial, state, seed, calls[number], yards, scores))
+        if trial.family.name == "integers" and any(map(_inexact, first[number], yards)):
+            findings.labels.add(Label.INEXACT_INTEGERS)
         if number in varying:
             findings.differing.append(trial.family.name)
             repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
             findings.tried.append(Tried(trial, state, seed, calls[number], yards, repeat))
     if after:
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
+
+
+def _inexact(candidate: torch.Tensor, yard: Yardstick) -> bool:
+    """Eager is exact, as sums of small integers can be, and the candidate is not."""
+    exact = torch.equal(yard.eager.double(), yard.exact.double())
+    return exact and not torch.equal(candidate.reshape(-1), yard.eager)
 
 
 def _same_outputs(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:

@@ -12,7 +12,6 @@ FROM_FACTS = {
     Fact.STARTED_THREADS: Label.SPAWNS_THREADS,
     Fact.STRIDED_OUTPUT: Label.STRIDED_OUTPUT,
     Fact.VENDOR_LIBRARY: Label.VENDOR_LIBRARY,
-    Fact.SIDE_STREAMS: Label.USES_SIDE_STREAMS,
 }
 
 
@@ -22,6 +21,8 @@ def labels_from_text(facts: Facts) -> set[Label]:
         labels.add(Label.IMPORTS_REFERENCE)
     if facts.vendor:
         labels.add(Label.VENDOR_LIBRARY)
+    if facts.streams:
+        labels.add(Label.USES_SIDE_STREAMS)
     return labels
 
 

@@ -172,7 +172,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     started = time.perf_counter()
     hearing.report("examine", 0.0)
     findings, verdict, detail = _examine(hearing)
-    notes.labels |= findings.labels
+    notes.labels |= findings.labels - hearing.case.habits
     notes.errors = errors_of(findings)
     notes.evidence |= trials_of(findings)
     if policy.mutants and findings.tried:
@@ -307,6 +307,8 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
         done = restart / policy.restarts
         with open_arena(case, 1 if case.large else plan.slots) as arena, contextlib.ExitStack() as stack:
             contestants = _start_all(hearing, arena, baselines, stack)
+            if not contestants:
+                return  # the reference does not run in a fresh process; the record says why
             run_once(
                 contestants,
                 course,
@@ -328,7 +330,10 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
 def _start_all(
     hearing: Hearing, arena: Arena, baselines: Sequence[str], stack: contextlib.ExitStack
 ) -> dict[str, Contestant]:
-    """The candidate and its baselines, each in a fresh process; a baseline that cannot run here is left out."""
+    """The candidate and its baselines, each in a fresh process; a baseline that cannot run here is left out.
+
+    Nobody, if eager cannot: there is nothing to compare with.
+    """
     case, left_out = hearing.case, hearing.notes.evidence.setdefault("left_out", {})
     hearing.workshop.restore()
     contestants = {CANDIDATE: stack.enter_context(contextlib.closing(hearing.workshop.candidate(arena, raised=True)))}
@@ -342,9 +347,9 @@ def _start_all(
             contestant.take_state(list(case.state.values()))
             _warm_up(contestant, case)
         except Failed as failed:
-            if name in ("eager", AGAIN):
-                raise Failed(Verdict.JUDGE_ERROR, f"the {name} baseline does not run: {failed.detail}") from failed
             left_out[name] = failed.detail
+            if name in ("eager", AGAIN):
+                return {}
         else:
             contestants[name] = contestant
     return contestants

@@ -46,6 +46,7 @@ CANDIDATE = "candidate"
 # Differences below this are nobody's achievement: layout of code and memory alone makes them.
 SMALLEST_DIFFERENCE = 0.02
 WIDE = 0.10
+WELL_KNOWN = 0.004
 SINGLES = 2  # batches of one call in each round: who does the work of many calls in the first is slow there
 
 
@@ -156,8 +157,18 @@ def run_once(
         if number >= plan.min_rounds and time.perf_counter() >= until_s:
             break
         turns += play(contestants, course, plan, seeds)
+        if number % 4 == 3 and _settled(turns):
+            break
         progress(min(1.0, (time.perf_counter() - start) / max(until_s - start, 1e-9)))
     samples.add_restart(turns)
+
+
+def _settled(turns: Sequence[Turn]) -> bool:
+    """Whether this restart knows its ratio well enough: what is left then lies between restarts."""
+    so_far = Samples()
+    so_far.add_restart(turns)
+    found = ratio_interval(so_far.times_us[AGAIN], so_far.times_us[CANDIDATE])
+    return math.log(found.high / found.low) / 2 < WELL_KNOWN
 
 
 def _spread_threads(contestants: dict[str, Contestant]) -> None:

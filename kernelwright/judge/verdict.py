@@ -64,7 +64,6 @@ class Label(StrEnum):
     STRIDED_OUTPUT = "strided_output"
     RANDOM = "random"
     BATCHES_CALLS = "batches_calls"
-    LAUNCH_BOUND = "launch_bound"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,6 @@ class Fact(IntFlag):
     TRACED = 8  # the next two are known
     OWN_KERNEL = 16
     VENDOR_LIBRARY = 32
-    SIDE_STREAMS = 64
 
 
 COMMAND = struct.Struct("<IIIxxxxQQ")  # op, first slot, number of calls, seed, bytes of brief

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 
 from kernelwright.flags import arch_list
-from kernelwright.judge.candidate import Candidate, Facts
+from kernelwright.judge.candidate import Candidate, Facts, imported_names
 from kernelwright.judge.case import Case
 from kernelwright.judge.contestant import Contestant, Entry, Layout, Shape, plan_layout
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.pool import Planner, Pool, make_pool
 from kernelwright.judge.process import Cell, Ended, Limits, Zygote, available_bytes
 from kernelwright.judge.verdict import Failed
+from kernelwright.load import Problem
 
 __all__ = ["POISON", "SOURCE", "Arena", "Workshop", "open_arena", "open_workshop"]
 
@@ -49,11 +50,11 @@ class Workshop:
             (path / SOURCE).mkdir(parents=True)
 
     def write(self, candidate: Candidate, facts: Facts) -> None:
-        source = self._case.problem.source
         (self.folder / SOURCE / "candidate.py").write_text(candidate.text, encoding="utf-8")
-        if facts.imports_reference:
-            (self.folder / SOURCE / "model.py").write_text(source, encoding="utf-8")
-        (self.baseline_folder / SOURCE / "model.py").write_text(source, encoding="utf-8")
+        files = {"model.py": self._case.problem.source, **_siblings(self._case.problem)}
+        for folder in (self.baseline_folder, *([self.folder] if facts.imports_reference else [])):
+            for name, text in files.items():
+                (folder / SOURCE / name).write_text(text, encoding="utf-8")
 
     def keep(self) -> None:
         """Remember the candidate's folder as the build left it."""
@@ -139,6 +140,19 @@ class Workshop:
             contestant.close()
             raise
         return contestant
+
+
+def _siblings(problem: Problem) -> dict[str, str]:
+    """Modules beside the problem's file that it imports, directly or not; nothing else of that folder is handed on."""
+    found: dict[str, str] = {}
+    left = [problem.source]
+    while left:
+        for name in imported_names(left.pop()):
+            path = problem.path.resolve().parent / f"{name}.py"
+            if path.name not in found and path.is_file() and path != problem.path.resolve():
+                found[path.name] = path.read_text(encoding="utf-8")
+                left.append(found[path.name])
+    return found
 
 
 def _gpu_environment(case: Case) -> dict[str, str]:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.judge import Candidate, Label, Speed, Verdict, extract
-from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, verdict_on
+from kernelwright.judge import Candidate, Judgement, Label, Policy, Speed, Verdict, extract, judge
+from kernelwright.load import Problem
+from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, cpu, keep_workers, verdict_on
 
 HERE = Path(__file__).parent
 EVERY_FAMILY = replace(QUICK, families=type(QUICK)().families)
@@ -102,3 +103,77 @@ def test_a_problem_with_a_real_output_kills_every_known_bad_answer() -> None:
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
     assert judgement.kill_rate == 1.0, judgement.record["known_bad"]
     assert Label.WEAK_TASK not in judgement.labels
+
+
+def own_model(tmp_path: Path, source: str, policy: Policy = QUICK) -> Judgement:
+    """A problem written here, judged against itself."""
+    keep_workers()
+    task = Problem("here", source, tmp_path / "here.py")
+    return judge(task, Candidate(source.replace("class Model(", "class ModelNew(")), policy, cpu())
+
+
+HEAD = "import torch\n\nclass Model(torch.nn.Module):\n    def forward(self, x{}):\n        return {}\n"
+INPUTS = "\ndef get_inputs():\n    return [torch.rand(12, 20){}]\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expression", "inputs"),
+    [
+        ("", "x.t()", ""),
+        ("", "x.mul_(2).add_(1)", ""),
+        (", k", "x[:, :k] * 0.5", ", 7"),
+        (", ys", "x + ys[0] * ys[1]['s']", ", [torch.rand(20), {'s': 2.0}]"),
+        ("", "{'sum': x.sum(), 'parts': (x.mean(0), [x.argmax(1)])}", ""),
+        ("", "(x > 0.5, x.half(), x.double().exp(), (x * 100).long())", ""),
+        ("", "float(x.sum())", ""),
+        ("", "x[:, :0]", ""),
+        ("", "x.new_zeros(3)", ""),
+    ],
+    ids=["view", "in place", "scalar", "nested", "dictionary", "dtypes", "number", "empty", "constant"],
+)
+def test_a_model_against_itself_is_correct_whatever_it_takes_and_gives(
+    tmp_path: Path, arguments: str, expression: str, inputs: str
+) -> None:
+    judgement = own_model(tmp_path, HEAD.format(arguments, expression) + INPUTS.format(inputs))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+def test_a_habit_of_the_reference_is_no_fault_of_the_candidate(tmp_path: Path) -> None:
+    judgement = own_model(tmp_path, HEAD.format("", "x.mul_(2)") + INPUTS.format(""))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert not {Label.MUTATES_INPUTS, Label.ALIASES_INPUT} & set(judgement.labels)
+
+
+def test_a_problem_may_import_what_lies_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "doubling.py").write_text("def twice(x):\n    return x * 2\n")
+    source = "from doubling import twice\n" + HEAD.format("", "twice(x)") + INPUTS.format("")
+    keep_workers()
+    honest = Candidate(HEAD.format("", "x + x").replace("class Model(", "class ModelNew("))
+    judgement = judge(Problem("here", source, tmp_path / "here.py"), honest, replace(TIMED, budget_s=3), cpu())
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None, judgement.record["left_out"]
+
+
+def test_a_large_problem_is_judged_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernelwright.judge.case.COPIES", 1 << 30)
+    source = HEAD.format("", "torch.softmax(x, 1)") + "\ndef get_inputs():\n    return [torch.rand(40, 600)]\n"
+    policy = replace(TIMED, budget_s=3, families=("own", "zero_mean", "last_spike"))
+    right = own_model(tmp_path, source, policy)
+    assert right.verdict is Verdict.CORRECT, right.detail
+    assert right.speed is not None
+    wrong = source.replace("class Model(", "class ModelNew(").replace(
+        "(x, 1)", "(x, 1) * (1 + (x[:, :1] < 0.02) * 1e-3)"
+    )
+    keep_workers()
+    judgement = judge(Problem("here", source, tmp_path / "here.py"), Candidate(wrong), policy, cpu())
+    assert judgement.verdict is Verdict.INCORRECT, judgement.detail
+
+
+def test_a_candidate_for_one_shape_only_is_labelled() -> None:
+    text = (PROBLEMS / "rectify.py").read_text().replace("class Model(", "class ModelNew(")
+    fixed = text.replace("        return", "        assert x.shape == (31, 37) and x.is_contiguous()\n        return")
+    labels = verdict_on(Candidate(fixed), "rectify", replace(QUICK, robustness=True)).labels
+    assert {Label.SHAPE_SPECIALISED, Label.CONTIGUOUS_ONLY} <= set(labels)
+    assert Label.ALIGNED_ONLY not in labels
+    free = verdict_on(Candidate(text), "rectify", replace(QUICK, robustness=True)).labels
+    assert not {Label.SHAPE_SPECIALISED, Label.CONTIGUOUS_ONLY, Label.ALIGNED_ONLY} & set(free)
