@@ -243,8 +243,13 @@ class RowsWriter(Writer):
             *(f"    {line}" for line in lanes),
             *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
             "}",
-            *(f"kw::store<N>({self.address(a)}, {name});" for name, (_, a) in zip(names, self.results, strict=True)),
+            *(self.store_line(name, access) for name, (_, access) in zip(names, self.results, strict=True)),
         ]
+
+    def store_line(self, name: str, access: Access) -> str:
+        if access.inner > 1:
+            return f"kw::scatter<N>({self.address(access)}, {access.inner}, {name});"
+        return f"kw::store<N>({self.address(access)}, {name});"
 
 
 class FlatWriter(RowsWriter):

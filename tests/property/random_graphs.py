@@ -221,6 +221,7 @@ class Builder:
             (
                 *(self.map, self.map, self.map, self.map, self.map, self.choice, self.view, self.view, self.conversion),
                 *(self.reduction, self.opaque, self.inexact, self.gentle, self.random, self.contraction, self.scalar),
+                self.concatenation,
             )
         )
         assert callable(step)
@@ -385,6 +386,26 @@ class Builder:
             step = self.number(1, 2)
             rest = tuple((n - 2) // step + 1 if i == axis else n for i, n in enumerate(x.shape))
             self.add(Opaque("aten.unfold.default", (x, axis, 2, step), (), (TensorType((*rest, 2), x.dtype),)))
+
+    def concatenation(self) -> None:
+        """Parts of one value, each through some function, put side by side."""
+        x = self.exact_value()
+        if not x.shape or x.size > MOST_ELEMENTS // 3:
+            return
+        axis = self.number(0, len(x.shape) - 1)
+        parts: list[Node] = []
+        for _ in range(self.number(2, 3)):
+            extent = self.number(1, x.shape[axis])
+            shape = tuple(extent if i == axis else n for i, n in enumerate(x.shape))
+            zeros, ones = (0,) * len(shape), (1,) * len(shape)
+            part = x if shape == x.shape else Slice(x, zeros, ones, shape)
+            fn = self.choose(EXACT[x.dtype.kind])
+            assert isinstance(fn, str)
+            parts.append(self.cast(self.applied(fn, part), x.dtype) if not self.chance(5) else part)
+        total = sum(part.shape[axis] for part in parts)
+        shape = tuple(total if i == axis else n for i, n in enumerate(x.shape))
+        place = axis - len(shape) if self.chance(2) else axis
+        self.add(Opaque("aten.cat.default", (tuple(parts), place), (), (TensorType(shape, x.dtype),)))
 
     def contraction(self) -> None:
         """x times a matrix, perhaps with a bias, of values in whose sums nothing cancels."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from kernelwright.ir.nodes import Const, Contract, Conv, Graph, Input, Item, Map
 from kernelwright.ir.text import graph_text
 from kernelwright.kernels.pointwise import CpuConfig
 from kernelwright.plan import Buffer, CopyBack, Kernel, Layout, Library, Materialise, Plan, plan
+from kernelwright.plan.joins import CAT
 from kernelwright.plan.layouts import base_of
 from kernelwright.simplify import simplify
 from tests.property.edge_values import difference
@@ -84,7 +86,9 @@ def check_coverage(made: Plan) -> None:
     biased = sum(step.bias is not None for step in made.steps if isinstance(step, Library))
     missing = {n for n in nodes if isinstance(n, Map)} - set(computed)
     assert len(missing) == biased, f"{len(missing)} Maps in no kernel, {biased} biases in library calls"
-    assert sorted(map(id, called)) == sorted(id(n) for n in nodes if isinstance(n, (Contract, Conv, Opaque)))
+    # A concatenation needs no call where kernels write its parts into their slices.
+    written = [n for n in nodes if isinstance(n, Opaque) and n.target == CAT and n not in called]
+    assert sorted(map(id, called + written)) == sorted(id(n) for n in nodes if isinstance(n, (Contract, Conv, Opaque)))
     drawn = [n.serial for n in called if isinstance(n, Opaque) and n.is_random]
     assert drawn == sorted(drawn), "random draws changed places"
     for kernel in made.kernels:
@@ -121,6 +125,7 @@ class Memory:
         self.holders: dict[str, set[str]] = {}  # buffer -> the pieces of memory its elements may lie in
         self.dead: set[str] = set()  # pieces that now hold another value, by the buffer that they belonged to
         self.updated: set[str] = set()
+        self.slices: dict[str, list[tuple[int, int]]] = {}  # of concatenations: where each part starts, and its size
         for buffer in made.places.values():
             if buffer.source is not None:
                 self.holders[buffer.name] = {buffer.name}
@@ -174,7 +179,11 @@ class Memory:
         for _, layout in kernel.region.stores:
             buffer = layout.buffer
             check_bounds(layout)
-            assert (layout.strides, layout.offset) == (buffer.strides, 0)
+            assert layout.strides == buffer.strides
+            if layout.shape != buffer.shape:
+                self.make_slice(layout)
+                continue
+            assert layout.offset == 0
             over = kernel.writes_over.get(buffer.name)
             if over is not None:
                 assert over in self.holders
@@ -188,6 +197,15 @@ class Memory:
                 self.dead.add(buffer.name)
             else:
                 self.make(buffer, {buffer.name})
+
+    def make_slice(self, layout: Layout) -> None:
+        """One part of a concatenation, which is whole when the slices are as large as it is."""
+        name = layout.buffer.name
+        before = self.slices.setdefault(name, [])
+        assert all(layout.offset != other for other, _ in before), "two parts in one place"
+        before.append((layout.offset, math.prod(layout.shape)))
+        if sum(count for _, count in before) == math.prod(layout.buffer.shape):
+            self.make(layout.buffer, {name})
 
     def check_elementwise(self, kernel: Kernel, piece: str) -> None:
         """A kernel that writes memory it also reads must read, for element i, element i alone."""

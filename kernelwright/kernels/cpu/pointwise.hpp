@@ -13,6 +13,12 @@ template <int N, typename T> KW_DEVICE Vec<T, N> gather(const T* p, int64_t stri
     return x;
 }
 
+// kw: scatter
+// The same for a result: a part of a concatenation may lie between the others, element by element.
+template <int N, typename T> KW_DEVICE void scatter(T* p, int64_t stride, const Vec<T, N>& x) {
+    KW_LANES for (int i = 0; i < N; ++i) p[i * stride] = x[i];
+}
+
 // kw: pointwise_run
 // The columns from `column` on, as long as N of them are left; where it stopped.
 template <typename Body, int N>

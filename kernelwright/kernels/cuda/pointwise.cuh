@@ -15,6 +15,13 @@ template <int N, typename T> KW_DEVICE Vec<T, N> gather(const T* p, int64_t stri
     return x;
 }
 
+// kw: scatter
+// The same for a result: a part of a concatenation may lie between the others, element by element.
+template <int N, typename T> KW_DEVICE void scatter(T* p, int64_t stride, const Vec<T, N>& x) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) p[i * stride] = x[i];
+}
+
 // kw: pointwise_block
 // A block owns threads * vectors consecutive vectors; neighbouring threads own neighbouring vectors.
 template <typename Body, int lanes, int vectors, int threads>
