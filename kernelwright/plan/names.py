@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from kernelwright.plan.layouts import base_of
 
 # Names the emitted forward() uses itself.
 TAKEN = frozenset(
-    ["self", "torch", "nn", "F", "ctypes", "inspect", "warnings", "load_inline", "stream", "launch", "planned", "run"]
+    {*dir(builtins), "self", "torch", "nn", "F", "ctypes", "inspect", "warnings", "weakref", "load_inline", "launch"}
 )
 
 # ATen's own names where they would read badly.
