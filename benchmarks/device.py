@@ -91,7 +91,8 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("error", message="ModelNew runs")  # a call it was planned for
         error = errors(problem, instance, new, "cuda")
-        graphed = under_graph(instance, new)
+        graphed = "skipped: it changes state" if graph.updates else under_graph(instance, new)
+        survived = survives(instance, new)
         contestants = {"eager": instance.model, "ours": new}
         if not options.no_compile:
             contestants["compile"] = torch.compile(instance.model)
@@ -115,6 +116,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
         "call_copy_share": round(moved / copy / 1e3 / median["ours"], 4),
         "error": error,
         "graph_equal": graphed,
+        "survives": survived,
     }  # fmt: skip
 
 
@@ -172,8 +174,6 @@ def relative(x: torch.Tensor, truth: torch.Tensor) -> float:
 
 def under_graph(instance: Any, new: Any) -> bool | str:
     """Whether a captured and replayed call gives what a plain call gives, on data that came after the capture."""
-    if any(b.numel() for b in new.buffers()):
-        return "skipped: the model changes state"
     static = [t.clone() if isinstance(t, torch.Tensor) else t for t in instance.inputs]
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
@@ -190,6 +190,46 @@ def under_graph(instance: Any, new: Any) -> bool | str:
     plain = leaves(new(*static))
     torch.cuda.synchronize()
     return all(torch.equal(a, b) for a, b in zip(captured, plain, strict=True))
+
+
+def survives(instance: Any, new: Any) -> dict[str, bool]:
+    """Calls it was not planned for: half the batch, float64, a turned input; the answer, or the error, is eager's."""
+    variants = {
+        "batch": lambda t: t[: max(t.shape[0] // 2, 1)] if t.dim() else t,
+        "dtype": lambda t: t.double() if t.is_floating_point() else t,
+        "strides": lambda t: t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.dim() > 1 else t,
+    }
+    results = {}
+    for name, change in variants.items():
+        inputs = [change(t) if isinstance(t, torch.Tensor) else t for t in instance.inputs]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results[name] = same_outcome(outcome(instance.model, inputs), outcome(new, inputs))
+    return results
+
+
+def outcome(model: Any, inputs: list[Any]) -> Any:
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    torch.manual_seed(2)
+    try:
+        return leaves(model(*[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]))
+    except (RuntimeError, IndexError, ValueError) as error:
+        return type(error)
+    finally:
+        model.load_state_dict(state)
+
+
+def same_outcome(theirs: Any, ours: Any) -> bool:
+    if not isinstance(theirs, list) or not isinstance(ours, list):
+        return theirs == ours
+    pairs = list(zip(theirs, ours, strict=True))
+    return all(a.shape == b.shape and a.dtype == b.dtype and close(a, b) for a, b in pairs)
+
+
+def close(a: torch.Tensor, b: torch.Tensor) -> bool:
+    if not a.is_floating_point() or not a.numel():
+        return torch.equal(a, b)
+    return float((a.double() - b.double()).norm()) <= 1e-3 * float(a.double().norm())
 
 
 def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> dict[str, list[float]]:
@@ -261,10 +301,12 @@ def table(rows: list[dict[str, Any]]) -> None:
         shares = [s for s in row["copy_share"] if s] or [0.0]
         speed = row["speedup"]
         error = "/".join(f"{v:.1e}" for v in row["error"].values())
+        lost = [name for name, ok in row.get("survives", {}).items() if not ok]
         print(
             f"{row['problem']:<26}{row['times_us']['ours']:>10.1f}"
             f"{speed['eager']:>7.3f}x{speed.get('compile', 0):>8.3f}x"
             f"{max(shares):>8.1%}{row['build_s']:>9.2f}{row['optimize_s']:>7.1f}  {error} {row['graph_equal']}"
+            f"{' LOST ' + ','.join(lost) if lost else ''}"
         )
 
 
