@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from kernelwright.generate.grid import Access, Grid, merged_axes
-from kernelwright.generate.literals import camel, identifier
+from kernelwright.generate.literals import camel, identifier, local
 from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.ir.dtypes import by_name
@@ -110,7 +110,7 @@ class EpilogueWriter(RowsWriter):
     """What happens to N neighbouring sums of one row: their operands are loaded, and the results stored, at once."""
 
     def members(self) -> list[str]:
-        texts = {name: name if self.is_uniform(a) else f"{name}[i]" for name, a in self.accesses}
+        texts = {name: local(name) if self.is_uniform(a) else f"{local(name)}[i]" for name, a in self.accesses}
         texts["given"] = "product[i]"
         shared, lanes, values = self.body_lines(texts, {name for name, a in self.accesses if self.is_uniform(a)})
         names = [self.result_name(node) for node, _ in self.results]
@@ -118,7 +118,7 @@ class EpilogueWriter(RowsWriter):
         read = [a for _, a in self.accesses] + [a for _, a in self.results]
         lines = [
             *self.coordinate_lines(read),
-            *(f"const auto {name} = {self.constant_load(a)};" for name, a in self.accesses),
+            *(f"const auto {local(name)} = {self.constant_load(a)};" for name, a in self.accesses),
             *shared,
             *(f"kw::Vec<{storage}, N> {name};" for storage, name in zip(storages, names, strict=True)),
             "KW_LANES for (int i = 0; i < N; ++i) {",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Mapping
 
@@ -13,7 +14,8 @@ CPP_KEYWORDS = frozenset(
     "default delete do double else enum explicit export extern false float for friend goto if inline int long "
     "mutable namespace new noexcept not nullptr operator or private protected public register requires return "
     "short signed sizeof static struct switch template this throw true typedef typename union unsigned using "
-    "virtual void volatile while xor half row column args stream device load store Index N Args Operands".split()
+    "virtual void volatile while xor half row column args stream device load store Index N P Q Args Operands Tile "
+    "Turned".split()
 )
 
 
@@ -92,6 +94,15 @@ def with_point(digits: str) -> str:
 
 def identifier(name: str) -> str:
     return f"{name}_" if name in CPP_KEYWORDS else name
+
+
+# What the generated functions call their own parameters and temporaries.
+TEMPORARY = re.compile(r"[aeipqxy]|[ity]\d+|tile|level|product")
+
+
+def local(name: str) -> str:
+    """The name of a variable in a generated function."""
+    return f"{name}_" if TEMPORARY.fullmatch(name) else name
 
 
 def camel(name: str) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kernelwright.generate.grid import Access, Grid, grid_of, work_of
-from kernelwright.generate.literals import camel, identifier, literal
+from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.program import Source
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import SCALARS, spell_cast
@@ -345,13 +345,13 @@ class TilesWriter(Writer):
     def store_lines(self) -> list[str]:
         direct = [(name, a) for name, a in self.accesses if not self.is_turned(a)]
         texts = {name: f"tile.{name}[q + i][p]" for name, _ in self.accesses}
-        texts |= {name: name if a.inner == 0 else f"{name}[i]" for name, a in direct}
+        texts |= {name: local(name) if a.inner == 0 else f"{local(name)}[i]" for name, a in direct}
         shared, lanes, values = self.body_lines(texts, {name for name, a in direct if a.inner == 0})
         names = [self.result_name(node) for node, _ in self.results]
         storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
         return [
             *self.coordinate_lines([a for _, a in direct] + [a for _, a in self.results]),
-            *(f"const auto {name} = {self.direct_load(a)};" for name, a in direct),
+            *(f"const auto {local(name)} = {self.direct_load(a)};" for name, a in direct),
             *shared,
             *(f"kw::Vec<{storage}, N> {name};" for storage, name in zip(storages, names, strict=True)),
             "KW_LANES for (int i = 0; i < N; ++i) {",

@@ -159,6 +159,29 @@ def test_tiles_compile_in_every_shape(cuda: None) -> None:
     assert resources(launches) == []
 
 
+AWKWARD = tuple("a b e i p q x y t0 y0 i1 tile level product row column N P Q Args Tile args stream kw".split())
+
+
+def test_operands_may_be_called_like_anything_in_the_templates(cuda: None) -> None:
+    shape, ragged = (640, 512), (513, 1001)
+    launches: list[Launch] = []
+    for number, name in enumerate(AWKWARD):
+        wide = Map("cast", (Input(name, 0, shape, float16, contiguous(shape)),), float32)
+        turned = Permute(Input("first", 1, shape[::-1], float32, contiguous(shape[::-1])), (1, 0))
+        dense, bias = Input("first", 1, ragged, float32, contiguous(ragged)), Input(name, 0, ragged[1:], float32, (1,))
+        plans = {
+            "tiles": plan(graph_of(Map("mul", (turned, wide)))),
+            "flat": plan(graph_of(Map("mul", (dense, Broadcast(bias, ragged))))),
+            "rows": plan(graph_of(Map("abs", (wide,)), Map("neg", (wide,)))),
+        }
+        for walk, made in plans.items():
+            if walk != "tiles" and number % 4:
+                continue  # only there are operands variables of their own
+            assert {grid_of(kernel.region, "cuda").walk for kernel in made.kernels} == {walk}
+            launches += default_launches(made, f"{walk}{number}")
+    assert resources(launches) == []
+
+
 def ptx_of(launches: Iterable[Launch], folder: Path) -> str:
     source = folder / "kernel.cu"
     source.write_text(program_text(list(launches), "cuda"))
