@@ -101,6 +101,29 @@ extern "C" int64_t workspace_bytes(int m, int n, int batches) {{
 }}
 """
 
+SM80 = """
+#include "gemm_sm80.cuh"
+{epilogues}
+struct Config {{
+  static constexpr int tile_m = {tile_m}, tile_n = {tile_n}, vector = {vector};
+}};
+using namespace kw;
+extern "C" int run(const gemm_sm80::Operands* o, void*, const Plain::Args* args, int relu, cudaStream_t s) {{
+  if (relu) return gemm_sm80::launch<Config, BiasRelu>(*o, *args, s);
+  return gemm_sm80::launch<Config, Plain>(*o, *args, s);
+}}
+extern "C" int pack(
+    const float* w, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, void* to, cudaStream_t s) {{
+  return split::pack(w, row, k, batch, rows, ks, batches, to, s);
+}}
+extern "C" int pad(
+    const float* a, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, float* to, cudaStream_t s) {{
+  return split::pad(a, row, k, batch, rows, ks, batches, to, s);
+}}
+extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches); }}
+extern "C" int64_t workspace_bytes(int m, int n, int batches) {{ return 0; }}
+"""
+
 SIMT = """
 #include "gemm_simt.cuh"
 {epilogues}
@@ -170,6 +193,10 @@ def sm90(tile_n: int, promote: int, splits: int = 1, vector: int = 4, restore: s
     return SM90.format(epilogues=EPILOGUES, restore=restore, relu=relu, **sizes)
 
 
+def sm80(tile_m: int, tile_n: int, vector: int = 4) -> str:
+    return SM80.format(epilogues=EPILOGUES, tile_m=tile_m, tile_n=tile_n, vector=vector)
+
+
 def simt(
     tile: int, blocked: bool, vector: int = 4, a_along_k: bool = True, w_along_k: bool = True, half: bool = False
 ) -> str:
@@ -217,6 +244,9 @@ BUILDS = {
     "sm90 64x128/32 odd": sm90(128, 32, vector=1, tile_m=64),
     "sm90 128x64/64 split2": sm90(64, 64, splits=2),
     "sm90 128x64/32 odd": sm90(64, 32, vector=1),
+    "sm80 128x128": sm80(128, 128),
+    "sm80 64x64": sm80(64, 64),
+    "sm80 128x64 odd": sm80(128, 64, vector=1),
     "simt 128": simt(128, False),
     "simt 128 odd": simt(128, False, vector=1),
     "simt 64": simt(64, False),
@@ -368,7 +398,7 @@ class Library:
     def prepare(
         self, a: Tensor, w: Tensor, bias: Tensor | None = None, repack: bool = False, narrow: bool = False
     ) -> Call:
-        families = {"sm90": self.sm90, "f16x1": self.f16x1, "simt": self.simt, "skinny": self.skinny}
+        families = {"sm90": self.sm90, "sm80": self.sm90, "f16x1": self.f16x1, "simt": self.simt, "skinny": self.skinny}
         return families.get(self.family, self.half)(a, w, bias, repack or narrow)
 
     def __call__(self, a: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -613,7 +643,7 @@ def skinny_cases(name: str) -> list[tuple[int, int, int]]:
 def layouts(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     """Batches, shared weights, transposed and misaligned operands, a graph."""
     names = ("sm90 256/64", "sm90 192/64", "sm90 128/64 split8", "sm90 64x256/64", "sm90 128x64/64 split2")
-    for name in (*names, "f16x1 256/2", "simt 128", "simt 64 odd"):
+    for name in (*names, "sm80 128x128", "f16x1 256/2", "simt 128", "simt 64 odd"):
         library = libraries(name)
         wrong = []
         for label, (a, w) in {
@@ -655,7 +685,7 @@ def error_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]
     kinds = ("rand x kaiming", "rand x rand", "randn")
     for k in (16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 1024, 2048, 4096, 8192, 16384):
         names = ["simt 64 blocked"] if k < 128 else []
-        names += ["sm90 256/32"] if k >= 32 else []
+        names += ["sm90 256/32", "sm80 128x128"] if k >= 32 else []
         names += ["sm90 256/64", "sm90 256/64 bare"] if k >= 64 else []
         for kind in kinds:
             a, w = inputs(kind, 1024, 1024, k, seed=k)
@@ -704,7 +734,7 @@ def special_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any
         "results that overflow": lambda a, w: (a[50].mul_(1e20), w.mul_(1e20)),
         "all NaN": lambda a, w: a.fill_(nan),
     }
-    for name in ("sm90 256/64", "sm90 128/32", "sm90 256/64 odd", "sm90 128/64 split8", "sm90 64x256/64"):
+    for name in ("sm90 256/64", "sm90 128/32", "sm90 256/64 odd", "sm90 128/64 split8", "sm90 64x256/64", "sm80 64x64"):
         library = libraries(name)
         clean = library(base_a, base_w)
         for label, poison in cases.items():
@@ -813,7 +843,7 @@ def time_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
     yield compare("1024x8192x8192 +bias relu /2", calls, eager, floor_ms(1024, 8192, 8192))
     out = libraries("sm90 256/64")(a, w, bias)
     yield {"check": "epilogue", "error": errors(out, torch.relu(reference(a, w) + bias.double()) / 2)}
-    yield plain("1024x8192x8192", a, w, ["sm90 256/64", "sm90 192/64", "sm90 128/64"])
+    yield plain("1024x8192x8192", a, w, ["sm90 256/64", "sm90 192/64", "sm90 128/64", "sm80 128x128"])
     yield plain("1024x8192x8192 packed each time", a, w, ["sm90 256/64"], repack=True)
     flat = ["sm90 64x256/64 split4", "sm90 64x128/64 split2"]
     yield plain("64x8192x8192", a[:64], w, ["sm90 256/64 split4", *flat])
@@ -846,7 +876,7 @@ def time_phase(libraries: Callable[[str], Library]) -> Iterator[dict[str, Any]]:
         names += ["sm90 256/32"] if k >= 32 else []
         yield plain(f"4096x4096x{k}", a, w, [*names, *(["sm90 256/64"] if k >= 256 else [])])
     a, w = inputs("randn", 512, 512, 512)
-    yield plain("512^3", a, w, ["sm90 128/64", "sm90 128/64 split8", "simt 64"])
+    yield plain("512^3", a, w, ["sm90 128/64", "sm90 128/64 split8", "sm80 64x64", "simt 64"])
     a, w = inputs("randn", 4096, 4096, 1024)
     yield plain("4096x4096x1024 on CUDA cores", a, w, ["simt 128", "simt 64"])
     g = generator(9)

@@ -6,16 +6,17 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import (
-    LAUNCH_US,
-    Gemm,
-    Operand,
-    beside_us,
-    constants,
-    copy_us,
-    rows_are_readable,
-    stream_us,
+from kernelwright.kernels.gemm_pairs import (
+    a_is_copied,
+    operands,
+    pack_entry,
+    packed_bytes,
+    preparation,
+    preparation_us,
+    prepared_bytes,
+    round_up,
 )
+from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, copy_us, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
 __all__ = [
@@ -132,15 +133,6 @@ def chunks(config: Config, gemm: Gemm) -> int:
     return math.ceil(gemm.k / config.promote)
 
 
-def a_is_copied(gemm: Gemm) -> bool:
-    """The copy engine cannot read A as it lies: a padded copy is made first."""
-    return not rows_are_readable(gemm.a)
-
-
-def w_is_packed_each_time(gemm: Gemm) -> bool:
-    return not gemm.w.constant
-
-
 def floor_us(gemm: Gemm, device: Device) -> float:
     """Three float16 products at the device's rate, or the bytes."""
     return floor_at(gemm, device, device.peaks.float16 / PRODUCTS)
@@ -156,44 +148,20 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     tile_us = PRODUCTS * 2 * results * k / rate + results * STORE_US[vector]
     rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / device.multiprocessors)
     product_us = LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
-    return product_us + _passes_us(config, gemm, device)
+    parts = part_bytes(config, gemm)
+    return product_us + preparation_us(gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
 
 
-def _passes_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Copying A, packing W and adding up the parts of k, where they are needed."""
-    a_bytes = 4 * gemm.batches * gemm.m * gemm.k
-    w_bytes = 4 * gemm.w_batches * gemm.n * gemm.k
-    part_bytes = 4 * config.splits * gemm.batches * gemm.m * gemm.n
-    total = copy_us(a_bytes, a_bytes, device) if a_is_copied(gemm) else 0.0
-    total += copy_us(2 * w_bytes, w_bytes, device) if w_is_packed_each_time(gemm) else 0.0
-    return total + (copy_us(part_bytes, part_bytes, device) if config.splits > 1 else 0.0)
-
-
-# --- memory, as the headers lay it out (split.cuh, gemm_sm90.cuh)
-
-
-def _round_up(value: int, multiple: int) -> int:
-    return -(-value // multiple) * multiple
-
-
-def packed_bytes(gemm: Gemm) -> int:
-    """Packed W: 4 bytes an element of padded rows, a scale and a maximum for each padded row."""
-    return gemm.w_batches * (4 * gemm.n * _round_up(gemm.k, 64) + 8 * _round_up(gemm.n, 768))
-
-
-def copy_bytes(gemm: Gemm) -> int:
-    """The padded copy of A, if one is made."""
-    return 4 * gemm.batches * gemm.m * _round_up(gemm.k, 32) if a_is_copied(gemm) else 0
+# --- memory, as gemm_sm90.cuh lays it out
 
 
 def part_bytes(config: Config, gemm: Gemm) -> int:
-    return 4 * config.splits * gemm.batches * gemm.m * _round_up(gemm.n, 4) if config.splits > 1 else 0
+    return 4 * config.splits * gemm.batches * gemm.m * round_up(gemm.n, 4) if config.splits > 1 else 0
 
 
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
     """Scratch memory of a call: A's copy, W's pairs if they are made each time, the parts of k; 256-byte aligned."""
-    packed = packed_bytes(gemm) if w_is_packed_each_time(gemm) else 0
-    return sum(_round_up(size, 256) for size in (copy_bytes(gemm), packed, part_bytes(config, gemm)))
+    return prepared_bytes(gemm) + round_up(part_bytes(config, gemm), 256)
 
 
 # --- C++
@@ -205,12 +173,13 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
 struct {name}_Config {{
 {_config_members(config)}
 }};
-{_pack_entry(name, gemm) if gemm.w.constant else ""}\
+{pack_entry(name, gemm)}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
-{_copy_of_a(gemm) if a_is_copied(gemm) else ""}{_packing_of_w(gemm) if w_is_packed_each_time(gemm) else ""}\
-    const kw::gemm_sm90::Operands operands = {{{_operands(gemm)}}};
-    return kw::gemm_sm90::launch<{name}_Config, {epilogue}>(operands, {_parts(gemm)}, *args, stream);
+{preparation(gemm)}\
+    const kw::gemm_sm90::Operands operands = {{{operands(gemm)}}};
+    void* parts = (char*)workspace + {prepared_bytes(gemm)};
+    return kw::gemm_sm90::launch<{name}_Config, {epilogue}>(operands, parts, *args, stream);
 }}
 """
 
@@ -227,47 +196,3 @@ def _config_members(config: Config) -> str:
             "undo_truncation": True,
         }
     )
-
-
-def _pack_entry(name: str, gemm: Gemm) -> str:
-    return f"""\
-extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
-    return kw::split::pack(w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, packed, stream);
-}}
-"""
-
-
-def _copy_of_a(gemm: Gemm) -> str:
-    return f"""\
-    float* copied = (float*)workspace;
-    cudaError_t padded = kw::split::pad(
-        a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream);
-    if (padded != cudaSuccess) return padded;
-"""
-
-
-def _packing_of_w(gemm: Gemm) -> str:
-    return f"""\
-    void* pairs = (char*)workspace + {_round_up(copy_bytes(gemm), 256)};
-    cudaError_t packed = kw::split::pack(
-        (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream);
-    if (packed != cudaSuccess) return packed;
-"""
-
-
-def _pitches_and_sizes(operand: Operand, rows: int, k: int, batches: int) -> str:
-    return f"{operand.row_pitch}, {operand.k_pitch}, {operand.batch_pitch}, {rows}, {k}, {batches}"
-
-
-def _operands(gemm: Gemm) -> str:
-    """The initialiser of Operands: A and its pitches, W, sizes."""
-    copied, pitch = a_is_copied(gemm), _round_up(gemm.k, 32)
-    row_pitch, batch_pitch = (pitch, pitch * gemm.m) if copied else (gemm.a.row_pitch, gemm.a.batch_pitch)
-    a_name, w_name = "copied" if copied else "a", "pairs" if w_is_packed_each_time(gemm) else "w"
-    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
-    return f"{a_name}, {row_pitch}, {batch_pitch}, {w_name}, {sizes}"
-
-
-def _parts(gemm: Gemm) -> str:
-    packed = packed_bytes(gemm) if w_is_packed_each_time(gemm) else 0
-    return f"(char*)workspace + {_round_up(copy_bytes(gemm), 256) + _round_up(packed, 256)}"

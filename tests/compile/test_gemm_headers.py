@@ -14,12 +14,13 @@ from kernelwright.build.cuda import nvcc_command
 from kernelwright.build.resources import KernelResources, read_resources
 from kernelwright.build.toolchain import has_cuda
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.settings import read_settings
 
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
-OURS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90", "gemm_sm90_f16x1", "gemm_sm90_half", "gemm_simt", "gemm_skinny")
+FOR_EVERY_GPU = ("ptx80", "split", "gemm_epilogue", "gemm_sm80", "gemm_simt", "gemm_skinny")
+OURS = ("ptx90", *FOR_EVERY_GPU, "gemm_sm90", "gemm_sm90_f16x1", "gemm_sm90_half")
 
 pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
 
@@ -53,10 +54,10 @@ struct Epilogue {
 """
 
 
-def nvcc(folder: Path, source: str, *what: str) -> str:
+def nvcc(folder: Path, source: str, *what: str, arch: str = "sm_90a") -> str:
     """Compiles, and gives what ptxas said."""
     (folder / "kernel.cu").write_text(source)
-    command = [*nvcc_command("sm_90a", read_settings()), f"-I{HEADERS}", *what, "kernel.cu"]
+    command = [*nvcc_command(arch, read_settings()), f"-I{HEADERS}", *what, "kernel.cu"]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
     log = done.stdout + done.stderr
     assert done.returncode == 0, log
@@ -64,8 +65,11 @@ def nvcc(folder: Path, source: str, *what: str) -> str:
     return log
 
 
-def resources(folder: Path, header: str, epilogue: str, entry: str) -> tuple[KernelResources, ...]:
-    return read_resources(nvcc(folder, f'#include "{header}"\n{epilogue}{entry}', "-cubin", "-o", "kernel.cubin"))
+def resources(
+    folder: Path, header: str, epilogue: str, entry: str, arch: str = "sm_90a"
+) -> tuple[KernelResources, ...]:
+    source = f'#include "{header}"\n{epilogue}{entry}'
+    return read_resources(nvcc(folder, source, "-cubin", "-o", "kernel.cubin", arch=arch))
 
 
 def product(
@@ -81,11 +85,9 @@ def test_a_header_compiles_alone(header: str, tmp_path: Path) -> None:
     nvcc(tmp_path, f'#include "{header}.cuh"\n', "-c", "-o", "kernel.o")
 
 
-@pytest.mark.parametrize("header", ["gemm_simt", "gemm_skinny"])
+@pytest.mark.parametrize("header", FOR_EVERY_GPU)
 def test_a_header_for_every_gpu_compiles_for_ampere(header: str, tmp_path: Path) -> None:
-    (tmp_path / "kernel.cu").write_text(f'#include "{header}.cuh"\n')
-    command = [*nvcc_command("sm_80", read_settings()), f"-I{HEADERS}", "-cubin", "-o", "kernel.cubin", "kernel.cu"]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, timeout=120, check=False).returncode == 0
+    nvcc(tmp_path, f'#include "{header}.cuh"\n', "-cubin", "-o", "kernel.cubin", arch="sm_80")
 
 
 LARGE = product(1024, 8192, 8192)
@@ -112,6 +114,29 @@ def test_the_float32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> 
 def test_a_heavy_epilogue_does_not_make_the_widest_tile_spill(tmp_path: Path) -> None:
     entry = gemm_sm90.entry("gemm_0", gemm_sm90.Config(256, 64, 1, 4), LARGE, "Epilogue")
     found = resources(tmp_path, gemm_sm90.HEADER, GELU_RESIDUAL, entry)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+SM80 = {
+    "smallest": (gemm_sm80.Config(64, 64, 1), product(77, 129, 100, vector=1), BIAS_RELU),
+    "default": (gemm_sm80.Config(128, 128, 4), LARGE, GELU_RESIDUAL),
+    "high, packed and padded": (
+        gemm_sm80.Config(128, 64, 1),
+        product(130, 131, 2949, vector=1, constant=False),
+        BIAS_RELU,
+    ),
+}
+
+
+@pytest.mark.parametrize(("device", "arch"), [("a100", "sm_80"), ("a10", "sm_86"), ("l4", "sm_89"), ("h200", "sm_90a")])
+@pytest.mark.parametrize("name", SM80)
+def test_the_float32_ampere_kernel_does_not_spill(name: str, device: str, arch: str, tmp_path: Path) -> None:
+    config, gemm, epilogue = SM80[name]
+    assert gemm_sm80.why_not(config, gemm, resolve(device)) is None
+    entry = gemm_sm80.entry("gemm_0", config, gemm, "Epilogue")
+    claim = f'static_assert(sizeof(kw::gemm_sm80::Shared<gemm_0_Config>) == {gemm_sm80.smem_bytes(config)}, "");\n'
+    found = resources(tmp_path, gemm_sm80.HEADER, epilogue, entry + claim, arch)
+    assert any("multiply_kernel" in kernel.name for kernel in found)
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
 

@@ -7,10 +7,13 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "ptx80.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 namespace kw::gemm_skinny {
+
+using namespace kw::ptx80;
 
 // A build fixes these; the generated file writes such a struct.
 struct DefaultConfig {
@@ -113,18 +116,6 @@ template <class T, int Count> struct Rows {
             at[i] = (const T*)operand.data + batch * operand.batch_pitch + min(first + i, rows - 1) * operand.row_pitch;
     }
 };
-
-template <int Bytes> KW_DEVICE void copy_async(void* destination, const void* source, bool inside) {
-    const uint32_t to = ptx90::shared_address(destination);
-    const int size = inside ? Bytes : 0;  // the rest of the destination becomes zero
-    if constexpr (Bytes == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(source), "r"(size) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(source), "n"(Bytes), "r"(size)
-                     : "memory");
-}
-KW_DEVICE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int Pending> KW_DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
 
 // The few rows straight from cache.
 template <class Config> KW_DEVICE void sum_direct(Sums<Config>& sums, const Problem& problem, int first, int first_k) {

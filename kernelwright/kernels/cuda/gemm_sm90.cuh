@@ -179,11 +179,7 @@ KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], co
             for (int r = 0; r < 2; r++) {
                 const int y = row + 8 * r;
                 const uint32_t address = ring.slot(here) + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4);
-                float (&x)[4] = v[i * 2 + j][r];
-                asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                             : "=f"(x[0]), "=f"(x[1]), "=f"(x[2]), "=f"(x[3])
-                             : "r"(address)
-                             : "memory");
+                load_shared(v[i * 2 + j][r], address);
             }
         __syncwarp();
         ring.release(here, lane);
@@ -244,90 +240,10 @@ template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], cons
 
 // --- results
 
-// The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is
-// that loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
-KW_DEVICE float undo_truncation(float x) {
-    const uint32_t bits = __float_as_uint(x);
-    return __uint_as_float(bits + ((bits & 15u) != 0));
-}
-
-KW_DEVICE bool all_finite(const float (&v)[4]) {
-    return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
-}
-
-// Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
-// loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
-template <int Steps>
-KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const __half* const (&w)[4], const float (&inverse)[4],
-                           int position, int k_count) {
-    float x[Steps][8], value[Steps][4][8];
-#pragma unroll
-    for (int s = 0; s < Steps; s++) {
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            const int k = split::k_of_position(position + s * 256 + i);
-            x[s][i] = k < k_count ? a[k] : 0.f;
-        }
-#pragma unroll
-        for (int c = 0; c < 4; c++) split::packed_values(value[s][c], w[c], position + s * 256, inverse[c]);
-    }
-#pragma unroll
-    for (int s = 0; s < Steps; s++)
-#pragma unroll
-        for (int c = 0; c < 4; c++)
-#pragma unroll
-            for (int i = 0; i < 8; i++) sum[c] = fmaf(x[s][i], value[s][c][i], sum[c]);
-}
-
-KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
-    bool all = true;
-#pragma unroll
-    for (int c = 0; c < 4; c++) all = all && __any_sync(~0u, sum[c] != sum[c]);
-    return all;
-}
-
-// Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
-template <int Steps>
-KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
-    const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
-    const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
-    const __half* w[4];
-    float inverse[4];
-#pragma unroll
-    for (int c = 0; c < 4; c++) {
-        const int row = min(n + c, problem.n - 1);
-        w[c] = problem.w.pairs + ((int64_t)w_batch * problem.n + row) * padded_k * 2;
-        inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
-        sum[c] = 0.f;
-    }
-    int first = 0;
-#pragma unroll 1
-    for (; first + Steps * 256 <= padded_k && !all_are_nan(sum); first += Steps * 256)
-        plain_steps<Steps>(sum, a, w, inverse, first + lane * 8, problem.k);
-#pragma unroll 1
-    for (; first < padded_k && !all_are_nan(sum); first += 256)
-        if (first + lane * 8 < padded_k) plain_steps<1>(sum, a, w, inverse, first + lane * 8, problem.k);
-#pragma unroll
-    for (int c = 0; c < 4; c++)
-#pragma unroll
-        for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
-}
-
 template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 #pragma unroll
     for (int i = 0; i < 4; i++)
-        if (Config::undo_truncation) v[i] = undo_truncation(v[i]);
-}
-
-// Four neighbours at (m, n), which some lane found not finite, again.
-template <int Steps, class Epilogue>
-KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n,
-                           int lane) {
-    float sum[4];
-    plain_dots<Steps>(sum, problem, batch, m, n, lane);
-    const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
-    if (lane < 4 && n + lane < problem.n)
-        Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
+        if (Config::undo_truncation) v[i] = split::undo_truncation(v[i]);
 }
 
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
@@ -341,19 +257,10 @@ KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args
 #pragma unroll 1
         for (; left; left &= left - 1) {
             const int bit = __ffs(left) - 1;
-            store_plain<4, Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1), first_n + (bit >> 1) * 16,
-                                     lane);
+            split::store_plain<4, Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1),
+                                            first_n + (bit >> 1) * 16, lane);
         }
     }
-}
-
-KW_DEVICE float4 load_column(const float* pointer) {  // volatile: the compiler keeps a group of these together
-    float4 v;
-    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(pointer)
-                 : "memory");
-    return v;
 }
 
 // A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
@@ -373,7 +280,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
     for (int group = 0; group < S::own_blocks * S::wgmma_n; group += 64) {  // 64 columns: one trip to memory for all their operands
         float4 scale[4];
 #pragma unroll
-        for (int j = 0; j < 4; j++) scale[j] = load_column(inverse + group + j * 16);
+        for (int j = 0; j < 4; j++) scale[j] = load_constants(inverse + group + j * 16);
         float v[8][4];  // [2 * sixteen columns + row]
         bool finite = true;
 #pragma unroll
@@ -382,7 +289,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
             const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
             gemm::trade(v[i], left, left + 4, lane & 1);
             v[i][0] *= scale[i / 2].x, v[i][1] *= scale[i / 2].y, v[i][2] *= scale[i / 2].z, v[i][3] *= scale[i / 2].w;
-            finite = finite && all_finite(v[i]);
+            finite = finite && split::all_finite(v[i]);
         }
         // With nothing to ask for each store, the compiler gathers the epilogue's loads.
         if (tile_inside && __all_sync(~0u, finite)) {
@@ -397,7 +304,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
             for (int i = 0; i < 8; i++) {
                 const int column = n + group + (i >> 1) * 16;
                 if (m + 8 * (i & 1) >= problem.m || column >= problem.n) continue;
-                if (Config::splits > 1 || all_finite(v[i])) {
+                if (Config::splits > 1 || split::all_finite(v[i])) {
                     correct<Config>(v[i]);
                     gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), column, problem.n);
                 } else {
@@ -518,7 +425,7 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
 #pragma unroll
         for (int i = 1; i < 4; i++)
             if (n + i >= problem.n) v[i] = 0.f;
-        again = !all_finite(v);
+        again = !split::all_finite(v);
         if (!again) {
             correct<Config>(v);
             gemm::store_some<Config::vector, Epilogue>(args, v, row, n, problem.n);
@@ -529,8 +436,8 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
         const int source = __ffs(left) - 1;
         const int64_t r = __shfl_sync(~0u, row, source);
         const int batch = (int)(r / problem.m);
-        store_plain<1, Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m),
-                                 __shfl_sync(~0u, n, source), lane);
+        split::store_plain<1, Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m),
+                                        __shfl_sync(~0u, n, source), lane);
     }
 }
 

@@ -12,6 +12,24 @@ namespace kw::ptx90 {
 
 KW_DEVICE uint32_t shared_address(const void* pointer) { return (uint32_t)__cvta_generic_to_shared(pointer); }
 
+// --- loads of 16 bytes. volatile: the compiler leaves them where they are, and so a group of them together
+
+KW_DEVICE void load_shared(float (&to)[4], uint32_t address) {
+    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(to[0]), "=f"(to[1]), "=f"(to[2]), "=f"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+// What no kernel writes while this one runs.
+KW_DEVICE float4 load_constants(const float* pointer) {
+    float4 v;
+    asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(pointer)
+                 : "memory");
+    return v;
+}
+
 // --- mbarrier: counts arrivals and bytes; flips its phase when both are complete
 
 KW_DEVICE void barrier_init(uint32_t barrier, int arrivals) {

@@ -277,6 +277,90 @@ static __global__ void __launch_bounds__(256)
                 tile[threadIdx.x][i];
 }
 
+// --- results of products of pairs: what truncation took is given back, and what is not finite is computed again. A
+// Problem has A (`a`, `a_row_pitch`, `a_batch_pitch`), the packed `w`, and the sizes `m`, `n`, `k`.
+
+// The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is
+// that loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
+KW_DEVICE float undo_truncation(float x) {
+    const uint32_t bits = __float_as_uint(x);
+    return __uint_as_float(bits + ((bits & 15u) != 0));
+}
+
+KW_DEVICE bool all_finite(const float (&v)[4]) {
+    return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
+}
+
+// Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
+// loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
+template <int Steps>
+KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const __half* const (&w)[4], const float (&inverse)[4],
+                           int position, int k_count) {
+    float x[Steps][8], value[Steps][4][8];
+#pragma unroll
+    for (int s = 0; s < Steps; s++) {
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            const int k = k_of_position(position + s * 256 + i);
+            x[s][i] = k < k_count ? a[k] : 0.f;
+        }
+#pragma unroll
+        for (int c = 0; c < 4; c++) packed_values(value[s][c], w[c], position + s * 256, inverse[c]);
+    }
+#pragma unroll
+    for (int s = 0; s < Steps; s++)
+#pragma unroll
+        for (int c = 0; c < 4; c++)
+#pragma unroll
+            for (int i = 0; i < 8; i++) sum[c] = fmaf(x[s][i], value[s][c][i], sum[c]);
+}
+
+KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
+    bool all = true;
+#pragma unroll
+    for (int c = 0; c < 4; c++) all = all && __any_sync(~0u, sum[c] != sum[c]);
+    return all;
+}
+
+// Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
+template <int Steps, class Problem>
+KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
+    const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
+    const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
+    const __half* w[4];
+    float inverse[4];
+#pragma unroll
+    for (int c = 0; c < 4; c++) {
+        const int row = min(n + c, problem.n - 1);
+        w[c] = problem.w.row(w_batch, row);
+        inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
+        sum[c] = 0.f;
+    }
+    int first = 0;
+#pragma unroll 1
+    for (; first + Steps * 256 <= padded_k && !all_are_nan(sum); first += Steps * 256)
+        plain_steps<Steps>(sum, a, w, inverse, first + lane * 8, problem.k);
+#pragma unroll 1
+    for (; first < padded_k && !all_are_nan(sum); first += 256)
+        if (first + lane * 8 < padded_k) plain_steps<1>(sum, a, w, inverse, first + lane * 8, problem.k);
+#pragma unroll
+    for (int c = 0; c < 4; c++)
+#pragma unroll
+        for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
+}
+
+// Four neighbours at (m, n), which some lane found not finite, again.
+template <int Steps, class Epilogue, class Problem>
+KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n,
+                           int lane) {
+    float sum[4];
+    plain_dots<Steps>(sum, problem, batch, m, n, lane);
+    const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
+    if (lane < 4 && n + lane < problem.n)
+        Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
+}
+
+
 #ifndef __CUDACC_RTC__
 // w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, to `packed_bytes` bytes at `buffer`.
 template <int Halves = 2>

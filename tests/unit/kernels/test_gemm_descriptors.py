@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand, bytes_moved, rows_are_readable
 
 H200, A100 = resolve("h200"), resolve("a100")
-TEMPLATES = (gemm_sm90, gemm_simt, gemm_skinny, gemm_sm90_half, gemm_sm90_f16x1)
+TEMPLATES = (gemm_sm90, gemm_sm80, gemm_simt, gemm_skinny, gemm_sm90_half, gemm_sm90_f16x1)
 
 
 def product(m: int, n: int, k: int, dtype: str = "float32", batches: int = 1, constant: bool = True) -> Gemm:
@@ -67,6 +67,27 @@ def test_hopper_templates_are_refused_on_other_gpus() -> None:
     assert "sm_90a" in str(gemm_sm90.why_not(gemm_sm90.Config(256, 64, 1, 4), LINEAR, A100))
     assert gemm_sm90.configs(LINEAR, A100) == ()
     assert gemm_simt.configs(LINEAR, A100) != ()
+
+
+def test_pairs_pay_on_a_datacentre_gpu_and_not_on_one_with_slow_tensor_cores() -> None:
+    for name, pairs_are_faster in (("a100", True), ("h100", True), ("rtx3090", False), ("rtx4090", False)):
+        device = resolve(name)
+        pairs = min(gemm_sm80.cost_us(config, LINEAR, device) for config in gemm_sm80.configs(LINEAR, device))
+        plain = min(gemm_simt.cost_us(config, LINEAR, device) for config in gemm_simt.configs(LINEAR, device))
+        assert (pairs < plain) == pairs_are_faster, name
+
+
+def test_what_is_made_before_a_product_of_pairs_is_the_same_on_ampere_and_hopper() -> None:
+    odd = product(130, 131, 2949, constant=False)
+    ampere = gemm_sm80.entry("g", gemm_sm80.Config(64, 64, 1), odd, "E")
+    hopper = gemm_sm90.entry("g", gemm_sm90.Config(192, 64, 1, 1), odd, "E")
+    made = [line for line in ampere.splitlines() if "kw::split::" in line or "operands = {" in line]
+    assert len(made) == 3
+    assert all(line.replace("gemm_sm80", "gemm_sm90") in hopper for line in made)
+    assert gemm_sm80.packed_bytes(odd) == gemm_sm90.packed_bytes(odd)
+    assert gemm_sm80.workspace_bytes(gemm_sm80.Config(64, 64, 1), odd) == gemm_sm90.workspace_bytes(
+        gemm_sm90.Config(192, 64, 1, 1), odd
+    )
 
 
 def test_tf32_accuracy_costs_one_product_and_a_pass_over_the_activations() -> None:
