@@ -32,15 +32,25 @@ PLAIN = (bool, int, float, str, type(None))
 
 
 def settings_of(model: nn.Module, source: str) -> tuple[Setting, ...]:
-    """Every plain attribute of the user's own modules, the constants of library modules, the mode where it matters."""
-    named = model.named_modules()
-    return tuple(setting for path, module in named for setting in module_settings(path, module, source))
+    """Every plain attribute of the user's own modules, the constants of library modules, the mode where it matters, and
+    of which class each part is; of a part that stands in two places, the second says where the first is."""
+    first: dict[nn.Module, str] = {}
+    found: list[Setting] = []
+    for path, module in model.named_modules(remove_duplicate=False):
+        if module in first:
+            found.append(Setting(path, "class", first[module]))
+            continue
+        first[module] = path
+        found += module_settings(path, module, source)
+    return tuple(found)
 
 
 def module_settings(path: str, module: nn.Module, source: str) -> list[Setting]:
     library = type(module).__module__.startswith("torch.")
     names = list(getattr(module, "__constants__", ())) if library else list(vars(module))
     found = [Setting(path, n, vars(module)[n]) for n in names if is_setting(n, vars(module).get(n, vars))]
+    if path:  # the model itself is Model, or our ModelNew
+        found.append(Setting(path, "class", type(module).__name__))
     if type(module) not in MODELESS if library else "training" in source:
         found.append(Setting(path, "training", module.training))
     return found

@@ -194,8 +194,6 @@ def get_init_inputs():
     return [32, nn.ReLU, 2]
 """
 
-UNSEEN = pytest.mark.xfail(reason="capture does not say of which classes a model is made")
-
 
 @pytest.mark.parametrize(
     "arguments",
@@ -203,8 +201,8 @@ UNSEEN = pytest.mark.xfail(reason="capture does not say of which classes a model
         pytest.param((8, nn.ReLU, 2), id="narrower"),
         pytest.param((64, nn.ReLU, 2), id="wider"),
         pytest.param((32, nn.ReLU, 1), id="less deep"),
-        pytest.param((32, nn.ReLU, 3), id="deeper", marks=UNSEEN),
-        pytest.param((32, nn.Tanh, 2), id="another activation", marks=UNSEEN),
+        pytest.param((32, nn.ReLU, 3), id="deeper"),
+        pytest.param((32, nn.Tanh, 2), id="another activation"),
     ],
 )
 def test_sizes_depth_and_classes_are_guarded_where_no_kernel_sees_them(
