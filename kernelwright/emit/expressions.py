@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import math
 from collections.abc import Mapping, Sequence
 
@@ -187,8 +188,16 @@ def variable(buffer: Buffer) -> str:
 
 
 def attribute(path: str) -> str:
-    """layers.0.weight -> self.layers[0].weight"""
-    return "self" + "".join(f"[{part}]" if part.isdigit() else f".{part}" for part in path.split("."))
+    """layers.0.weight -> self.layers[0].weight; a part that Python could not read is asked for by name"""
+    text = "self"
+    for part in path.split("."):
+        if part.isdigit():
+            text += f"[{part}]"
+        elif part.isidentifier() and not keyword.iskeyword(part):
+            text += f".{part}"
+        else:
+            text = f"getattr({text}, {part!r})"
+    return text
 
 
 def python(value: object) -> str:

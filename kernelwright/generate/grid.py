@@ -25,6 +25,9 @@ SHORT_ROW = 64
 # An axis shorter than this fills no tile.
 TILE_EXTENT = 8
 
+# So many tiles of 32 by 32 elements of 8 bytes each fit into a block's shared memory.
+MOST_TURNED = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -126,7 +129,7 @@ def tiles_grid(grid: Grid) -> Grid | None:
     if not depths or any(a.inner != 1 for a in grid.stores):
         return None
     axis = max(sorted(set(depths)), key=depths.count)
-    if min(grid.outer[axis], grid.columns) < TILE_EXTENT:
+    if min(grid.outer[axis], grid.columns) < TILE_EXTENT or depths.count(axis) > MOST_TURNED:
         return None
 
     def turned(a: Access) -> Access:
@@ -161,5 +164,10 @@ def work_of(region: Region, grid: Grid) -> Work:
         itemsizes=itemsizes or (4,),
         alignments=tuple(sorted({n for n in starts if n})),
         bytes_moved=region.bytes_moved,
-        operands=len(grid.loads),
+        operands=sum(is_turned(a) for a in grid.loads) if grid.walk == "tiles" else len(grid.loads),
     )
+
+
+def is_turned(access: Access) -> bool:
+    """Its neighbours lie along the depth: it goes through a tile."""
+    return access.depth == 1 and access.inner not in (0, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from kernelwright.generate.grid import Access, Grid, grid_of, work_of
+from kernelwright.generate.grid import Access, Grid, grid_of, is_turned, work_of
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.program import Source
 from kernelwright.ir.nodes import Const, Map, Node
@@ -308,12 +308,8 @@ class TilesWriter(Writer):
     def extents(self) -> str:
         return f"rows = {self.grid.rows}, depth = {self.grid.depth}, columns = {self.grid.columns}"
 
-    @staticmethod
-    def is_turned(access: Access) -> bool:
-        return access.depth == 1 and access.inner not in (0, 1)
-
     def members(self) -> list[str]:
-        turned = [(name, a) for name, a in self.accesses if self.is_turned(a)]
+        turned = [(name, a) for name, a in self.accesses if is_turned(a)]
         storage = [(a.layout.buffer.dtype.storage_cpp, name) for name, a in turned]
         tile = " ".join(f"{type_} {name}[Q][P + 1];" for type_, name in storage)
         vectors = " ".join(f"kw::Vec<{type_}, N> {name};" for type_, name in storage)
@@ -343,7 +339,7 @@ class TilesWriter(Writer):
         ]
 
     def store_lines(self) -> list[str]:
-        direct = [(name, a) for name, a in self.accesses if not self.is_turned(a)]
+        direct = [(name, a) for name, a in self.accesses if not is_turned(a)]
         texts = {name: f"tile.{name}[q + i][p]" for name, _ in self.accesses}
         texts |= {name: local(name) if a.inner == 0 else f"{local(name)}[i]" for name, a in direct}
         shared, lanes, values = self.body_lines(texts, {name for name, a in direct if a.inner == 0})

@@ -12,7 +12,10 @@ from kernelwright.plan.layouts import base_of
 
 # Names the emitted forward() uses itself.
 TAKEN = frozenset(
-    {*dir(builtins), "self", "torch", "nn", "F", "ctypes", "inspect", "warnings", "weakref", "load_inline", "launch"}
+    {
+        *(*dir(builtins), "self", "torch", "nn", "F", "ctypes", "inspect", "warnings", "weakref", "load_inline"),
+        *("launch", "packed"),
+    }
 )
 
 # ATen's own names where they would read badly.

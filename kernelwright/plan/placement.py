@@ -245,7 +245,7 @@ class Placement:
         target = self.places[update.target]
         only_use = self.users[node] == [] and node not in self.graph.outputs
         ends = [u for u in self.graph.updates if u.value is node]
-        elementwise = all(self.is_whole(layout) for layout in loads.values() if layout.buffer == target)
+        elementwise = self.is_read_elementwise(update.target, target, loads)
         last = self.last_use.get(update.target, -1) <= number
         read_at_end = any(update.target in self.memory[n] for n in ends_of(self.graph))
         return (
@@ -264,16 +264,20 @@ class Placement:
         for x, layout in loads.items():
             old = layout.buffer
             same = (old.shape, old.strides, old.dtype) == (buffer.shape, buffer.strides, buffer.dtype)
-            every = [other for other in loads.values() if other.buffer == old]
             if (
                 same
                 and old.name not in taken
                 and old.name in self.fresh
                 and self.last_use[base_of(x)] == number
-                and all(self.is_whole(other) for other in every)
+                and self.is_read_elementwise(base_of(x), old, loads)
             ):
                 return old.name
         return None
+
+    def is_read_elementwise(self, holder: Node, buffer: Buffer, loads: Mapping[Node, Layout]) -> bool:
+        """Whatever is loaded of a value's memory is the value itself, whole; not a view that an operator gave of it."""
+        touching = [layout for x, layout in loads.items() if holder in self.memory[x]]
+        return all(layout.buffer == buffer and self.is_whole(layout) for layout in touching)
 
     @staticmethod
     def is_whole(layout: Layout) -> bool:
