@@ -214,6 +214,38 @@ def test_sizes_depth_and_classes_are_guarded_where_no_kernel_sees_them(
         assert not emitted.agree(*emitted.pair(*arguments), *emitted.inputs())
 
 
+ODD_NAMES = model_source(
+    'return self.parts["up-1"](x).relu() * self.parts["b 2"](x) + self.list[1](x)',
+    init=(
+        'self.parts = nn.ModuleDict({"up-1": nn.Linear(6, 6), "b 2": nn.Linear(6, 6)})',
+        "self.list = nn.ModuleList([nn.ReLU(), nn.Linear(6, 6)])",
+    ),
+)
+
+
+def test_parts_may_be_called_what_python_cannot_read(emit_once: Emit) -> None:
+    assert emit_once(ODD_NAMES).check()
+
+
+SHARED = model_source(
+    "return self.first(x).relu() + self.second(x)", init=("self.first = nn.Linear(6, 6)", "self.second = self.first")
+)
+
+
+def test_a_part_in_two_places_is_guarded_in_both(emit_once: Emit) -> None:
+    emitted = emit_once(SHARED)
+    assert emitted.check()
+    assert not emitted.check(replaced("second", lambda: nn.Linear(6, 6)))
+
+
+def test_a_part_that_is_added_is_run_by_the_original(emit_once: Emit) -> None:
+    emitted = emit_once(
+        model_source("return self.parts(x) * 2", init=("self.parts = nn.Sequential(nn.Linear(6, 6), nn.ReLU())",))
+    )
+    assert emitted.check()
+    assert not emitted.check(lambda model: model.parts.append(nn.Sigmoid()))
+
+
 def test_copies_run_in_the_kernels_and_are_guarded_by_themselves(emitted: Emitted) -> None:
     original, new = emitted.pair()
     x = emitted.inputs()[0]
