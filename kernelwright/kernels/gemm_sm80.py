@@ -31,6 +31,8 @@ SHORTEST_K = 32
 # What the main loop of a tile is expected to reach of the device's float16 rate. 128 x 128: on an A100 its instructions
 # fill 73% of the cycles that the products take, and its reads 75% of shared memory's.
 REACHED = {(128, 128): 0.70, (64, 128): 0.60, (128, 64): 0.60, (64, 64): 0.45}
+# What mma reaches of the rate of a GPU whose tensor cores want other instructions, by major capability.
+SHARE_OF_MMA = {9: 0.62, 10: 0.3}
 TILE_OVERHEAD_US = 4.0
 # 3 stages of W, 2 of A, and A's scales.
 SMEM_BYTES_OF_ROW = 128
@@ -84,7 +86,7 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """Rounds of tiles at the expected rate beside the bytes, and the passes before."""
-    reached = REACHED[config.tile_m, config.tile_n]
+    reached = REACHED[config.tile_m, config.tile_n] * SHARE_OF_MMA.get(device.capability[0], 1.0)
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(gemm.k / CHUNK) * CHUNK
     tile_us = PRODUCTS * 2 * config.tile_m * config.tile_n * k / rate + TILE_OVERHEAD_US

@@ -191,7 +191,8 @@ def test_every_config_offered_fits_and_costs_no_less_than_the_floor(
     costs = [template.cost_us(config, gemm, H200) for config in offered]
     assert all(template.why_not(config, gemm, H200) is None for config in offered)
     assert costs == sorted(costs)
-    assert all(cost >= bytes_moved(gemm) / H200.copy_gbps / 1e3 for cost in costs)
+    packed_ahead = 2 * gemm.w_batches * n * k if template is gemm_sm90_f16x1 else 0
+    assert all(cost >= (bytes_moved(gemm) - packed_ahead) / H200.copy_gbps / 1e3 for cost in costs)
     for config in offered[:1]:
         entry = template.entry("gemm_7", config, gemm, "Epilogue_7")
         assert entry.count("{") == entry.count("}")
