@@ -14,10 +14,12 @@ Loaded in the worker's process; imports only the standard library.
 
 import contextlib
 import ctypes
+import fcntl
 import os
 import platform
 import resource
 import signal
+import socket
 import stat
 import struct
 from collections.abc import Iterable
@@ -76,9 +78,18 @@ def enter_namespaces(cell: dict[str, Any]) -> None:
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     checked(libc.unshare(flags), "unshare")
+    if cell["loopback"]:
+        _raise_loopback()
     _mount(None, "/", None, MS_REC | MS_PRIVATE)
     _build_root(cell)
     _pivot(Path(cell["root"]))
+
+
+def _raise_loopback() -> None:
+    """The only network of a program that talks to its own parts: nothing outside can be reached through it."""
+    set_flags, up_and_running = 0x8914, 0x41  # SIOCSIFFLAGS, IFF_UP | IFF_RUNNING
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:
+        fcntl.ioctl(handle, set_flags, struct.pack("16sH14x", b"lo", up_and_running))
 
 
 def mount_proc() -> None:
@@ -187,9 +198,9 @@ def finish(cell: dict[str, Any]) -> None:
     if cell["level"] == "namespaces":
         _drop_capabilities()
     if cell["level"] == "landlock":
-        restrict_files(cell["readable"], cell["folder"], cell["gpu"])
+        restrict_files(cell["readable"], cell["folder"], cell["gpu"], tcp=cell["loopback"])
     if cell["level"] != "limits":
-        _filter_system_calls()
+        _filter_system_calls(sockets=cell["loopback"] and cell["level"] == "namespaces")
     # The judge reads this process's memory; a change of user clears the flag that allows it.
     libc.prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
     os.chdir(cell["folder"])
@@ -235,13 +246,13 @@ READ_FILES = 1 << 0 | 1 << 2 | 1 << 3  # execute, read a file, list a directory
 EVERY_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
 
 
-def restrict_files(readable: list[str], folder: str, gpu: bool) -> None:
+def restrict_files(readable: list[str], folder: str, gpu: bool, *, tcp: bool) -> None:
     create, add, enforce = 444, 445, 446
     abi = checked(libc.syscall(create, None, 0, 1), "landlock_create_ruleset")
     access = EVERY_ACCESS[min(abi, 5)]
-    tcp = 0b11 if abi >= 4 else 0
+    refused = 0b11 if abi >= 4 and not tcp else 0  # bind and connect
     scoped = 0b11 if abi >= 6 else 0  # abstract sockets and signals stay inside
-    attributes = struct.pack("<QQQ", access, tcp, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
+    attributes = struct.pack("<QQQ", access, refused, scoped)[: 8 if abi < 4 else 16 if abi < 6 else 24]
     rules = checked(libc.syscall(create, attributes, len(attributes), 0), "landlock_create_ruleset")
     devices = [f"/dev/{name}" for name in DEVICES] + (["/dev"] if gpu else [])
     allowed = dict.fromkeys([*readable, "/proc", *(f"/etc/{name}" for name in ETC)], READ_FILES)
@@ -290,17 +301,17 @@ MACHINES = {
 AF_UNIX = 1
 
 
-def _filter_system_calls() -> None:
+def _filter_system_calls(*, sockets: bool) -> None:
     machine = MACHINES.get(platform.machine())
     if machine is None:
         return
-    program = _program(machine)
+    program = _program(machine, sockets)
     code = ctypes.create_string_buffer(program, len(program))
     filter_bytes = struct.pack("<HxxxxxxQ", len(program) // 8, ctypes.addressof(code))
     checked(libc.prctl(PR_SET_SECCOMP, 2, filter_bytes, 0, 0), "prctl(PR_SET_SECCOMP)")
 
 
-def _program(machine: Machine) -> bytes:
+def _program(machine: Machine, sockets: bool) -> bytes:
     """Refuse those calls, and sockets other than local ones, with EPERM; another architecture's calls kill."""
     load, jump_equal, give = 0x20, 0x15, 0x06
     allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000
@@ -317,7 +328,7 @@ def _program(machine: Machine) -> bytes:
         *(line(jump_equal, number, yes=count - i + 2) for i, number in enumerate(machine.refused)),
         line(jump_equal, machine.socket, no=3),
         line(load, 16),
-        line(jump_equal, AF_UNIX, yes=1),
+        line(jump_equal, AF_UNIX, yes=1, no=1 if sockets else 0),
         line(give, refuse),
         line(give, allow),
     ]

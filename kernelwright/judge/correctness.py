@@ -155,7 +155,7 @@ def _examine_by_rows(
     assert case.rows is not None
     seed, secret, order = seeds.draw(), seeds.draw(), seeds.draw()
     prints = []
-    for fill in FILLS:
+    for fill in reversed(FILLS):  # what is scored is the last call: with NaN around its inputs
         inputs = _call_in_place(contestant, case, state, trial, seed, fill, secret, findings)
         prints.append([fingerprint(contestant.outputs(0, part), secret) for part in row_slices(case.rows, order)])
     if prints[0] != prints[1]:
@@ -244,9 +244,9 @@ def _examine_group(
     again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
     varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
     if varying:
-        # Once more with the first bytes around: if that gives the first answer, it was those bytes that mattered.
-        third = _call_all(contestant, case.shape, state, calls, seed, FILLS[0], findings)
-        if all(_same_outputs(first[n], third[n]) for n in varying):
+        # Once more with either: if each gives its own answer again, it was those bytes that mattered.
+        third, fourth = (_call_all(contestant, case.shape, state, calls, seed, fill, findings) for fill in FILLS)
+        if all(_same_outputs(first[n], third[n]) and _same_outputs(again[n], fourth[n]) for n in varying):
             findings.outside_reads += [group[n].family.name for n in varying]
     truth = case.oracle.truth(state, calls, seed)
     for number, trial in enumerate(group):

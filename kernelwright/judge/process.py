@@ -181,7 +181,7 @@ class Zygote:
             try:
                 with self.start(probe, memory) as worker:
                     worker.ask(Op.GIVE_STATE, limit_s=20, brief={"state": []})
-                    return worker.can_be_read()
+                    return gpu or worker.can_be_read()
             except Ended:
                 return False
             finally:
@@ -445,6 +445,7 @@ def _request(cell: Cell, root: Path) -> dict[str, Any]:
         "perturb": cell.perturb,
         "raised": cell.raised,
         "program": cell.program,
+        "loopback": bool(cell.program),
         "threads": cell.threads,
         "environment": environment,
     }

@@ -43,7 +43,7 @@ torch.cuda.synchronize()
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a tool said: how it went (clean, found, no time, not here), and its first complaint."""
+    """What a tool said: how it went (clean, found, no time, not here, did not run), and its first complaint."""
 
     tool: str
     outcome: str
@@ -97,6 +97,8 @@ def _run(case: Case, workshop: Workshop, program: str, tool: str, limit_s: float
     code, log = workshop.run(command, limit_s, {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
     if code is None:
         return Finding(tool, "no time")
+    if "ERROR SUMMARY" not in log and "RACECHECK SUMMARY" not in log:
+        return Finding(tool, "did not run", (log.strip().splitlines() or [""])[-1][:300])
     if code != ERROR_EXIT:
         return Finding(tool, "clean")
     complaint = _complaint(log, kernels)

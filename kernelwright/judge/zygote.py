@@ -38,7 +38,10 @@ def main() -> None:
 
     import torch  # noqa: F401  the reason for this process
 
-    import kernelwright.judge.worker  # noqa: F401  everything is imported before the first fork
+    # Everything is imported before the first fork: what lies on disk may change while this process lives.
+    import kernelwright.judge.cell
+    import kernelwright.judge.channel_cuda
+    import kernelwright.judge.worker  # noqa: F401
 
     requests = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for

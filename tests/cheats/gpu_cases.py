@@ -1,5 +1,7 @@
-"""The cases that need a GPU, as a table: candidate, problem, and what the judge may say. Run by the tests marked gpu and
-by benchmarks/judge_gpu_cases.py."""
+"""The cases that need a GPU, as a table: candidate, problem, and what the judge may say.
+
+Run by the tests marked gpu, and by benchmarks/judge_gpu_cases.py.
+"""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

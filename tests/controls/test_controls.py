@@ -76,18 +76,22 @@ def test_a_strided_output_is_labelled() -> None:
     assert Label.STRIDED_OUTPUT in judgement.labels
 
 
-def test_the_reference_against_itself_is_the_same() -> None:
+def test_the_reference_against_itself_is_neither_faster_nor_slower() -> None:
+    """It is the same, unless the machine is so busy that eager differs from itself by a tenth."""
     text = (PROBLEMS / "linear_timed.py").read_text().replace("class Model(", "class ModelNew(")
     judgement = verdict_on(Candidate(text), "linear_timed", replace(TIMED, budget_s=9))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
-    assert judgement.speed is Speed.SAME, judgement.speedup
+    calm = judgement.record["noise"] < 0.1
+    assert judgement.speed is Speed.SAME if calm else judgement.speed in (Speed.SAME, Speed.INCONCLUSIVE)
 
 
 def test_twice_the_work_takes_twice_as_long() -> None:
     judgement = verdict_on(candidate(HERE, "p02_twice_the_work"), "linear_timed", replace(TIMED, budget_s=9))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
-    assert judgement.speed is Speed.SLOWER, judgement.speedup
-    assert judgement.speedup["eager"].median == pytest.approx(0.5, rel=0.1)
+    assert judgement.speed is not Speed.FASTER, judgement.speedup
+    if judgement.record["noise"] < 0.1:
+        assert judgement.speed is Speed.SLOWER, judgement.speedup
+        assert judgement.speedup["eager"].median == pytest.approx(0.5, rel=0.1)
 
 
 def test_a_problem_whose_output_is_noise_is_called_weak() -> None:
