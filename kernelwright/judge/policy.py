@@ -45,7 +45,7 @@ class Policy:
     mutants: bool = True
     robustness: bool = True
     sanitize: bool = True
-    sanitize_limit_s: float = 45.0
+    sanitize_limit_s: float = 20.0
 
     def __post_init__(self) -> None:
         known = {family.name for family in FAMILIES}

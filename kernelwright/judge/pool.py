@@ -5,6 +5,7 @@ bytes are a read outside. On a CPU the memory is an anonymous file that every pr
 allocation, opened elsewhere by its IPC handle (channel_cuda.py).
 """
 
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -14,12 +15,13 @@ import torch
 
 from kernelwright.errors import InternalError
 
-__all__ = ["FILLS", "GUARD_BYTES", "Placement", "Planner", "Pool", "make_pool"]
+__all__ = ["FILLS", "GUARD_BYTES", "Placement", "Planner", "Pool", "make_pool", "sealed_memory"]
 
 GUARD_BYTES = 16 << 10
 ALIGNMENT = 512  # what torch's CUDA allocator gives; a candidate may count on it
 # As float32, float64, float16 and bfloat16 the first is NaN, the second a large finite number.
 FILLS = (0xFF, 0x7B)
+F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4  # fcntl(2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,7 @@ class HostMemory:
 
     def __init__(self, size: int) -> None:
         self.handle: str | None = None
-        self.fd = os.memfd_create("pool", os.MFD_CLOEXEC)
-        os.ftruncate(self.fd, size)
+        self.fd = sealed_memory("pool", size)
         self._map = mmap.mmap(self.fd, size)
         self.bytes = torch.frombuffer(self._map, dtype=torch.uint8)
 
@@ -126,6 +127,14 @@ class HostMemory:
         # The mapping goes when the last tensor over it does; Python refuses to close it before.
         self.bytes = torch.empty(0, dtype=torch.uint8)
         os.close(self.fd)
+
+
+def sealed_memory(name: str, size: int) -> int:
+    """An anonymous file whose size nobody can change: a worker that cut it off would crash the judge, which maps it."""
+    file = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(file, size)
+    fcntl.fcntl(file, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW)
+    return file
 
 
 def make_pool(planner: Planner, device: torch.device) -> Pool:

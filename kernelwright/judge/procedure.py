@@ -178,9 +178,10 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     if policy.mutants and findings.tried:
         hearing.report("doubt", 0.0)
         _doubt(hearing, findings, started + EXAMINE_SHARE * policy.budget_s)
-    if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu:
+    own_kernels = Label.NO_CUSTOM_KERNEL not in notes.labels
+    if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu and own_kernels:
         hearing.report("sanitize", 0.0)
-        verdict, detail = _sanitize(hearing)
+        _sanitize(hearing)
     forbidden = sorted(notes.labels & policy.forbid)
     if verdict is Verdict.CORRECT and forbidden:
         return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
@@ -270,13 +271,12 @@ def _doubt(hearing: Hearing, findings: Findings, deadline: float) -> None:
         hearing.notes.labels.add(Label.WEAK_TASK)
 
 
-def _sanitize(hearing: Hearing) -> tuple[Verdict, str]:
+def _sanitize(hearing: Hearing) -> None:
     found = sanitize(hearing.case, hearing.workshop, hearing.candidate.text, hearing.policy.sanitize_limit_s)
     hearing.notes.evidence["sanitizer"] = [asdict(finding) for finding in found]
     complaints = [finding for finding in found if finding.outcome == "found"]
     if complaints:
-        return Verdict.MEMORY_VIOLATION, f"compute-sanitizer ({complaints[0].tool}): {complaints[0].complaint}"
-    return Verdict.CORRECT, ""
+        raise Failed(Verdict.MEMORY_VIOLATION, f"compute-sanitizer ({complaints[0].tool}): {complaints[0].complaint}")
 
 
 def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:

@@ -28,6 +28,7 @@ from typing import Any
 
 from kernelwright.errors import EnvironmentProblem, InternalError
 from kernelwright.judge import cell, wire
+from kernelwright.judge.pool import sealed_memory
 from kernelwright.judge.wire import Op, Status
 from kernelwright.judge.zygote import REPORT
 from kernelwright.settings import read_settings
@@ -253,8 +254,7 @@ class Worker:
         self._reports, report_w = os.pipe2(os.O_CLOEXEC)
         lifeline_r, self._lifeline = os.pipe2(os.O_CLOEXEC)
         log_r, log_w = os.pipe2(os.O_CLOEXEC)
-        board_fd = os.memfd_create("board", os.MFD_CLOEXEC)
-        os.ftruncate(board_fd, wire.BOARD_BYTES)
+        board_fd = sealed_memory("board", wire.BOARD_BYTES)
         self.board = mmap.mmap(board_fd, wire.BOARD_BYTES)
         self._log = _Drain(log_r)
         theirs = [command_r, reply_w, board_fd, pool_fd, log_w, report_w, lifeline_r]
@@ -314,8 +314,11 @@ class Worker:
 
     def stop(self) -> None:
         """Halt every process of the tree where it stands. Outputs then cannot change while they are read."""
-        for pid in self.tree():
-            _signal(pid, signal.SIGSTOP)
+        stopped: set[int] = set()
+        while new := set(self.tree()) - stopped:  # one that still ran may have started another
+            for pid in new:
+                _signal(pid, signal.SIGSTOP)
+            stopped |= new
 
     def resume(self) -> None:
         for pid in self.tree():

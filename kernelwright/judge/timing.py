@@ -45,7 +45,8 @@ AGAIN = "eager again"
 CANDIDATE = "candidate"
 # Differences below this are nobody's achievement: layout of code and memory alone makes them.
 SMALLEST_DIFFERENCE = 0.02
-WIDE = 0.10
+# Half an interval, in the logarithm, from which nothing is said: less is asked if the median itself is close to 1.
+WIDE, VERY_WIDE, NEARLY_ONE = 0.10, 0.25, 0.05
 WELL_KNOWN = 0.004
 SINGLES = 2  # batches of one call in each round: who does the work of many calls in the first is slow there
 
@@ -325,7 +326,8 @@ def speed_of(speedup: Interval, noise: float) -> Speed:
         return Speed.FASTER
     if speedup.high < 1 / margin:
         return Speed.SLOWER
-    if math.log(speedup.high / speedup.low) / 2 > WIDE:
+    width = math.log(speedup.high / speedup.low) / 2
+    if width > (WIDE if abs(math.log(speedup.median)) > NEARLY_ONE else VERY_WIDE):
         return Speed.INCONCLUSIVE
     return Speed.SAME
 

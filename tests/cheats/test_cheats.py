@@ -64,6 +64,7 @@ LABELLED = (
     cheat("x34_torch_only", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
     cheat("x35_decoy_kernel", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
     cheat("x36_fallback", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
+    cheat("x44_cuts_memory_off", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
     cheat("x42_flips_flags", "linear", V.CORRECT, labels=(L.FLAGS_CHANGED,)),
 )
 GAINS_NOTHING = (

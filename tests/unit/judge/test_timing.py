@@ -45,6 +45,8 @@ def test_restarts_that_differ_widen_the_interval():
         (Interval(0.5, 0.48, 0.52), 0.01, Speed.SLOWER),
         (Interval(1.0, 0.99, 1.01), 0.0, Speed.SAME),
         (Interval(1.2, 0.8, 1.9), 0.01, Speed.INCONCLUSIVE),
+        (Interval(1.15, 0.99, 1.25), 0.01, Speed.INCONCLUSIVE),
+        (Interval(1.01, 0.9, 1.2), 0.01, Speed.SAME),
         (Interval(math.inf, 1.0, math.inf), 0.01, Speed.IMPOSSIBLE),
         (Interval(math.nan, 1.0, 2.0), 0.01, Speed.IMPOSSIBLE),
     ],
