@@ -200,25 +200,22 @@ def watched(model):
     modules = dict(model.named_modules(remove_duplicate=False))
 {modules}\
     settings = [(home(modules.get(path), k), k, v) for path, rows in SETTINGS.items() for k, v in rows.items()]
-    for path, module in modules.items():
-        kept = vars(module)
-        settings.append((kept, "_modules", kept["_modules"].copy()))
-        if path:  # what runs instead of or beside a part's forward; for the model itself, PyTorch sees to it
-            settings.append((kept, "forward", None))
-            settings += [(kept, hooks, type(kept[hooks])()) for hooks in ("_forward_pre_hooks", "_forward_hooks")]
+    parts = [(path, vars(module), module._modules.copy()) for path, module in modules.items()]
     state = [name.rpartition(".") for name, *_ in TENSORS[{arguments}:]]
-    return settings, [(home(modules.get(path), name), name) for path, _, name in state]
+    return settings, parts, [(home(modules.get(path), name), name) for path, _, name in state]
 
 
 def why_not(model, arguments, values):
     """What differs from what the kernels were made for, or None."""
     if model not in WATCHED:
         WATCHED[model] = watched(model)
-    settings, state = WATCHED[model]
+    settings, parts, state = WATCHED[model]
     tensors = [*arguments, *(kept.get(name) for kept, name in state)]
     for (name, shape, strides, dtype), tensor in zip(TENSORS, tensors):
         if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.dtype is not dtype or tensor.shape != shape:
             return f"{{name}} is not {{dtype}} of shape {{shape}}"
+        if strides is ...:
+            continue  # no kernel touches it
         if tensor.device.type != "{kind}" or tensor.device != tensors[0].device:
             return f"{{name}} is on {{tensor.device}}"
         if tensor.layout is not torch.strided or tensor.is_neg():
@@ -233,6 +230,11 @@ def why_not(model, arguments, values):
         found = kept.get(name)
         if type(found) is not type(value) or found != value:
             return f"{{name}} has been changed"
+    for path, kept, inside in parts:
+        # A hook or a forward of a part's own would be left out; those of the model itself PyTorch sees to.
+        own = path and (kept["_forward_hooks"] or kept["_forward_pre_hooks"] or "forward" in kept)
+        if own or kept["_modules"] != inside:
+            return f"{{path or 'the model'}} has been changed"
     if torch.is_grad_enabled() and any(t.requires_grad for t in (*tensors, *model.parameters())):
         return "gradients are needed"
     if {autocast}:
@@ -243,7 +245,7 @@ def why_not(model, arguments, values):
 MADE_OF = """\
     places = {module: path for path, module in reversed(modules.items())}
     if {path: type(m).__name__ if places[m] == path else places[m] for path, m in modules.items() if path} != MODULES:
-        return [({}, "a module", True)], []
+        return [({}, "a module", True)], [], []
 """
 
 # Only in files of models that change their state or their arguments.
@@ -293,18 +295,27 @@ def leaf_name(leaf: Input) -> str:
 def tensors_section(program: Program) -> str:
     """Everything whose shape and place in memory the plan relies on."""
     leaves: list[Input | Param] = [*all_arguments(program), *state_of(program)]
-    rows = [f"    {tensor_row(leaf)}," for leaf in leaves]
-    comment = "# What the kernels were made for: name, shape, strides (None: contiguous) and dtype of each tensor."
+    touched = touched_by_kernels(program)
+    rows = [f"    {tensor_row(leaf, isinstance(leaf, Input) or leaf in touched)}," for leaf in leaves]
+    comment = (
+        "# What the kernels were made for: name, shape, strides (None: contiguous, ...: any) and dtype of each tensor."
+    )
     changed = {update.target for update in program.plan.graph.updates}
     updated = [i for i, leaf in enumerate(leaves) if leaf in changed]
     which = [f"UPDATED = {python(tuple(updated))}  # those that forward() changes"] if updated else []
     return "\n".join([comment, "TENSORS = [", *rows, "]", *which])
 
 
-def tensor_row(leaf: Input | Param) -> str:
+def touched_by_kernels(program: Program) -> set[Input | Param | None]:
+    buffers = [buffer for launch in program.launches for buffer in launch.pointers]
+    return {(buffer.packed_from or buffer).source for buffer in buffers}
+
+
+def tensor_row(leaf: Input | Param, touched: bool) -> str:
+    """Where PyTorch alone reads a parameter, it may lie as it likes."""
     name = leaf.name if isinstance(leaf, Input) else leaf.path
     dense = is_contiguous(leaf.shape, leaf.strides)
-    strides = "None" if dense else tuple_text(leaf.strides)
+    strides = "..." if not touched else "None" if dense else tuple_text(leaf.strides)
     return f'("{name}", {tuple_text(leaf.shape)}, {strides}, {dtype_text(leaf.dtype)})'
 
 
