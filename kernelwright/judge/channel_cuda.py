@@ -9,6 +9,8 @@ segments: what cannot be exported is copied to one that can.
 import ctypes
 import mmap
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from functools import cache
 from typing import Any
@@ -25,6 +27,8 @@ __all__ = [
     "exported",
     "opened",
     "probe",
+    "reset_persisting_cache",
+    "telemetry",
     "tensor_at",
 ]
 
@@ -235,6 +239,42 @@ class Segments:
         for _, _, pointer in self._opened.values():
             _driver().cuIpcCloseMemHandle(ctypes.c_uint64(pointer))  # fails if the worker died first
         self._opened.clear()
+
+
+def reset_persisting_cache() -> None:
+    """Lines that L2 was asked to keep become ordinary ones: what one call leaves is no head start for the next."""
+    _driver().cuCtxResetPersistingL2Cache()  # not known to old drivers or GPUs, where nothing can persist either
+
+
+def telemetry() -> dict[str, str]:
+    """What the driver says of the GPU now: clocks, temperature, power, and who else is on it; {} without nvidia-smi."""
+    fields = (
+        "name",
+        "uuid",
+        "driver_version",
+        "clocks.sm",
+        "clocks.mem",
+        "temperature.gpu",
+        "power.draw",
+        "power.limit",
+    )
+    found = _nvidia_smi(f"--query-gpu={','.join(fields)}", torch.cuda.current_device())
+    if not found:
+        return {}
+    told = dict(zip(fields, (value.strip() for value in found.split(",")), strict=False))
+    told["processes"] = str(len(_nvidia_smi("--query-compute-apps=pid", torch.cuda.current_device()).splitlines()))
+    return told
+
+
+def _nvidia_smi(query: str, index: int) -> str:
+    program = shutil.which("nvidia-smi") or shutil.which("nvidia-smi", path="/usr/bin:/usr/local/bin")
+    if program is None:
+        return ""
+    command = [program, query, "--format=csv,noheader", f"--id={index}"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=False).stdout.strip()
+    except subprocess.TimeoutExpired:
+        return ""
 
 
 def probe() -> bool:

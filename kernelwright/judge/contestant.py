@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from kernelwright.judge import wire
-from kernelwright.judge.channel_cuda import Segments
+from kernelwright.judge.channel_cuda import Segments, reset_persisting_cache
 from kernelwright.judge.codec import Template, flatten_arguments, flatten_output
 from kernelwright.judge.pool import Placement, Planner, Pool
 from kernelwright.judge.process import Ended, Reply, Worker
@@ -158,6 +158,8 @@ class Contestant:
         """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
         witness = Witness(self, slots) if self._segments is not None and slots else None
         self._settle()
+        if self._segments is not None:
+            reset_persisting_cache()
         start = time.perf_counter()
         self._send(Op.CALL, slots, None, seed)
         self.worker.resume()

@@ -19,6 +19,7 @@ import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
+from kernelwright.judge import channel_cuda
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
 from kernelwright.judge.case import Case, open_case
 from kernelwright.judge.contestant import Contestant
@@ -381,11 +382,9 @@ def _require_device(candidate: Candidate, text: Facts, device: Device) -> None:
 
 def _cleared_of_gpu_trouble(failed: Failed, case: Case) -> Failed:
     """After a fault the GPU is tried out: one that no longer works is not this candidate's verdict."""
-    if case.gpu and failed.verdict in (Verdict.GPU_FAULT, Verdict.CRASH, Verdict.TIMEOUT):
-        from kernelwright.judge import channel_cuda
-
-        if not channel_cuda.probe():
-            return Failed(Verdict.JUDGE_ERROR, f"the GPU does not answer any more, after: {failed.detail}")
+    suspicious = failed.verdict in (Verdict.GPU_FAULT, Verdict.CRASH, Verdict.TIMEOUT)
+    if case.gpu and suspicious and not channel_cuda.probe():
+        return Failed(Verdict.JUDGE_ERROR, f"the GPU does not answer any more, after: {failed.detail}")
     return failed
 
 
@@ -431,6 +430,7 @@ def _environment(device: Device, busy: bool) -> dict[str, Any]:
         "system": platform.platform(),
         "threads": torch.get_num_threads(),
         "busy": busy,
+        "gpu": channel_cuda.telemetry() if device.kind == "cuda" and device.present else None,
     }
 
 
