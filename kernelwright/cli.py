@@ -89,7 +89,7 @@ def optimize(
         from kernelwright.pipeline import optimize as run
         from kernelwright.pipeline import write_dumps
 
-        policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision)  # type: ignore[arg-type]
+        policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision, sanitize=False)  # type: ignore[arg-type]
         result = run(model, device=device, budget_s=budget, policy=policy, progress=progress)
         target = output or model.with_name(f"{model.stem}_new.py")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -29,6 +29,7 @@ OURS = (
 IMPORTS = """\
 import ctypes
 import inspect
+import sys
 import warnings
 import weakref
 from collections import ChainMap
@@ -151,8 +152,9 @@ def launch(entry, *tensors):
 PACK = '''\
 PACKED = weakref.WeakKeyDictionary()
 # Fused optimizers change weights without a new version of them.
-if hasattr(torch.optim.optimizer, "register_optimizer_step_post_hook"):
-    torch.optim.optimizer.register_optimizer_step_post_hook(lambda *_: PACKED.clear())
+optimizers = sys.modules["torch.optim.optimizer"]
+if hasattr(optimizers, "register_optimizer_step_post_hook"):
+    optimizers.register_optimizer_step_post_hook(lambda *_: PACKED.clear())
 
 
 def packed(model, entry, weight, size):

@@ -198,7 +198,10 @@ class Segments:
         for number in range(1, count + 1):
             base, size, handle = wire.SEGMENT.unpack_from(board, wire.SEGMENTS_AT + number * wire.SEGMENT.size)
             if handle not in self._opened:
-                pointer = opened(handle)
+                try:
+                    pointer = opened(handle)
+                except DriverError:  # the worker has freed it since, to make room
+                    continue
                 _, real_size = _allocation(pointer)
                 self._opened[handle] = base, min(size, real_size), pointer
 

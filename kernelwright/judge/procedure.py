@@ -135,6 +135,8 @@ def _judge(
             verdict, detail = _proceed(problem, candidate, policy, device, progress or _silent, notes, roots)
         except Failed as failed:
             verdict, detail = failed.verdict, failed.detail
+        except channel_cuda.DriverError as error:  # a call of ours; the candidate makes none here
+            verdict, detail = Verdict.JUDGE_ERROR, f"a CUDA call of the judge's own failed: {error}"
     notes.evidence["seeds"] = roots.used
     return _judgement(verdict, detail, problem, candidate, policy, device, notes)
 
