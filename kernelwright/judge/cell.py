@@ -111,8 +111,9 @@ def _build_root(cell: dict[str, Any]) -> None:
         if inside.exists():
             _mount("/dev/null", str(inside), None, MS_BIND)
     _build_dev(root, cell["gpu"], limit)
-    if cell["gpu"]:
-        _mount("/proc", str(root / "proc"), None, MS_BIND | MS_REC)
+    # A GPU worker keeps it. Others get one of their own on top, which a user who is not root may mount only where one
+    # is in sight.
+    _mount("/proc", str(root / "proc"), None, MS_BIND | MS_REC)
     folder = root / cell["folder"].lstrip("/")
     folder.mkdir(parents=True, exist_ok=True)
     _mount(cell["folder"], str(folder), None, MS_BIND)

@@ -6,6 +6,7 @@
 
 import contextlib
 import ctypes
+import importlib.util
 import json
 import mmap
 import os
@@ -477,9 +478,12 @@ def readable_paths() -> list[Path]:
     packages = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib", "purelib", "platlib")]
     toolkit = read_settings().cuda_home
     ours = Path(__file__).resolve().parent
+    torch_home = importlib.util.find_spec("torch")
+    if torch_home is not None and torch_home.origin:
+        packages.append(Path(torch_home.origin).parent.parent)
     wanted = [*system, *python, *packages, ours, *([toolkit] if toolkit else []), *_tool_prefixes()]
     found: list[Path] = []
-    for path in dict.fromkeys(path for path in wanted if path.exists()):
+    for path in dict.fromkeys(path for path in wanted if os.access(path, os.R_OK)):
         if not any(path.is_relative_to(other) for other in found):
             found.append(path)
     return found
@@ -495,7 +499,7 @@ def _tool_prefixes() -> list[Path]:
     for name in read_settings().search_path.split(os.pathsep):
         folder = Path(name)
         at_home = folder.parent in homes or folder.parent.parent == Path("/home")
-        if folder.is_absolute() and folder.is_dir():
+        if folder.is_absolute() and os.access(folder, os.R_OK | os.X_OK):
             prefixes.append(folder.parent if folder.name in ("bin", "sbin") and not at_home else folder)
     return prefixes
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.judge import Candidate, Policy, Verdict, extract, judge
+from kernelwright.judge.process import Zygote
 from kernelwright.load import Problem
 from tests.cheats.court import QUICK, candidate, cpu, keep_workers, verdict_on
 
@@ -137,6 +138,23 @@ def test_a_killed_judge_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
         time.sleep(0.1)
     assert not _alive(family)
     assert not list(tmp_path.glob("kernelwright-judge-*"))
+
+
+@pytest.mark.parametrize("level", ["landlock", "limits"])
+def test_the_judge_works_at_weaker_levels_of_isolation(level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a container allows no namespaces: builds, verdicts and crashes are the same, and the level is said."""
+    monkeypatch.setattr("kernelwright.judge.process._levels", {False: level})
+    with Zygote() as zygote:
+        if not zygote.starts(level, gpu=False):
+            pytest.skip(f"{level} is not possible on this machine")
+    controls, cheats = HERE.parent / "controls", HERE.parent / "cheats"
+    honest = verdict_on(candidate(controls, "p01_honest_kernel"), "rectify")
+    assert (honest.verdict, honest.isolation) == (Verdict.CORRECT, level), honest.detail
+    assert verdict_on(candidate(HERE, "f09_segfault"), "rectify").verdict is Verdict.CRASH
+    assert verdict_on(candidate(cheats, "x10_pointer_cache"), "linear").verdict is Verdict.INCORRECT
+    assert (
+        verdict_on(candidate(HERE, "f12_memory_bomb"), "rectify", replace(QUICK, memory_bytes=2 << 30)).verdict is V.OOM
+    )
 
 
 def test_an_answer_in_prose_is_judged_by_its_last_whole_block() -> None:
