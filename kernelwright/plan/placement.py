@@ -16,6 +16,7 @@ from kernelwright.ir.nodes import (
     Node,
     Opaque,
     Param,
+    Permute,
     Shape,
     Table,
     Update,
@@ -184,12 +185,16 @@ class Placement:
         )
 
     def matrix(self, x: Node, labels: str, batch: str, rows: str, summed: str) -> Matrix:
+        """The operand where it lies, or a copy of it in the order of batches, rows and k."""
         layout = layout_of(x, self.places)
         matrix = None if layout is None else matrix_of(layout, labels, batch, rows, summed)
         if matrix is None:
-            self.materialise(x)
-            matrix = matrix_of(self.load(x, x.shape), labels, batch, rows, summed)
-        assert matrix is not None, "a contiguous operand always is a matrix"
+            wanted = batch + rows + summed
+            turned = Permute(x, tuple(labels.index(label) for label in wanted)) if wanted != labels else x
+            if turned not in self.places:
+                self.materialise(turned)
+            matrix = matrix_of(self.load(turned, turned.shape), wanted, batch, rows, summed)
+        assert matrix is not None, "a contiguous operand in that order always is a matrix"
         return matrix
 
     def load(self, x: Node, shape: tuple[int, ...]) -> Layout:

@@ -101,6 +101,7 @@ class Builder:
     inputs: list[Input] = field(default_factory=list)
     params: list[Param] = field(default_factory=list)
     draws: int = 0
+    wild: bool = False  # for graphs that are planned and not run
 
     def choose(self, options: Sequence[object]) -> object:
         return self.draw(st.sampled_from(options))
@@ -408,14 +409,18 @@ class Builder:
         self.add(Opaque("aten.cat.default", (tuple(parts), place), (), (TensorType(shape, x.dtype),)))
 
     def contraction(self) -> None:
-        """x times a matrix, perhaps with a bias, of values in whose sums nothing cancels."""
+        """x times a matrix, perhaps with a bias, of values in whose sums nothing cancels; any values, if `wild`."""
         x = self.exact_value()
         if x.dtype is not float32 or not 1 <= len(x.shape) <= 3 or x.size > 4000:
             return
-        columns = self.number(1, 5)
-        weight = self.bounded(self.leaf((columns, x.shape[-1]), float32))
+        columns, k = self.number(1, 5), x.shape[-1]
+        leaf = self.leaf((columns, k), float32)
+        weight: Node = leaf if self.wild else self.bounded(leaf)
         rows = "abc"[: len(x.shape) - 1]
-        product: Node = Contract(self.bounded(x), weight, f"{rows}k,zk->{rows}z")
+        turned = self.chance(3)
+        matrix = Permute(weight, (1, 0)) if turned else weight
+        equation = f"{rows}k,{'kz' if turned else 'zk'}->{rows}z"
+        product: Node = Contract(x if self.wild else self.bounded(x), matrix, equation)
         if self.chance(2):
             bias = self.bounded(self.leaf((columns,), float32))
             wide = bias if bias.shape == product.shape else Broadcast(bias, product.shape)
@@ -494,8 +499,8 @@ class Case:
 
 
 @st.composite
-def graphs(draw: Draw, most_steps: int = 16) -> Case:
-    builder = Builder(draw)
+def graphs(draw: Draw, most_steps: int = 16, wild: bool = False) -> Case:
+    builder = Builder(draw, wild=wild)
     shape = builder.shape()
     for _ in range(builder.number(1, 3)):
         dtype = builder.choose((*DTYPES, float32, float32, float32))

@@ -21,9 +21,21 @@ from kernelwright.ir.interpret import interpret
 from kernelwright.ir.nodes import Const, Contract, Conv, Graph, Input, Item, Map, Node, Opaque, Param, View, walk
 from kernelwright.ir.text import graph_text
 from kernelwright.kernels.pointwise import CpuConfig
-from kernelwright.plan import Buffer, CopyBack, Kernel, Layout, Library, Materialise, Plan, plan
+from kernelwright.plan import (
+    Buffer,
+    CopyBack,
+    Kernel,
+    Layout,
+    Library,
+    Materialise,
+    Plan,
+    Routes,
+    plan,
+    prepared,
+)
 from kernelwright.plan.joins import CAT
 from kernelwright.plan.layouts import base_of
+from kernelwright.plan.products import form_of
 from kernelwright.simplify import simplify
 from tests.property.edge_values import difference
 from tests.property.random_graphs import GIVES_A_VIEW, Case, all_nodes, graphs, is_approximate, operands_for
@@ -41,11 +53,14 @@ CONFIGS = (CpuConfig(32, 16384), CpuConfig(32, 16384), CpuConfig(16, 4096), CpuC
 
 def test_every_plan_computes_each_value_once_in_an_order_that_can_run(cases: float) -> None:
     @settings(max_examples=int(PLANS * cases))
-    @given(graphs(most_steps=24))
+    @given(graphs(most_steps=24, wild=True))
     def holds(case: Case) -> None:
         for each in (case.graph, simplify(case.graph)):
             note(graph_text(each))
             check_plan(plan(each))
+            own = frozenset(n for n in prepared(each).nodes() if isinstance(n, Contract) and form_of(n) is not None)
+            if own:
+                check_plan(plan(each, Routes(own)))
 
     holds()
 
@@ -83,6 +98,7 @@ def check_coverage(made: Plan) -> None:
     nodes = made.graph.nodes()
     computed = [n for kernel in made.kernels for n in kernel.region.body]
     called = [step.node for step in made.steps if isinstance(step, Library)]
+    called += [kernel.core.node for kernel in made.kernels if kernel.core is not None]
     biased = sum(step.bias is not None for step in made.steps if isinstance(step, Library))
     missing = {n for n in nodes if isinstance(n, Map)} - set(computed)
     assert len(missing) == biased, f"{len(missing)} Maps in no kernel, {biased} biases in library calls"
@@ -98,7 +114,7 @@ def check_coverage(made: Plan) -> None:
 def check_body(kernel: Kernel) -> None:
     """In SSA order, over operands that are loaded or constant; every load used."""
     loaded = {node for node, _ in kernel.region.loads}
-    known: set[Node] = set()
+    known: set[Node] = set() if kernel.region.given is None else {kernel.region.given}
     for node in kernel.region.body:
         assert node.shape in ((), kernel.region.shape)
         for x in node.args:
@@ -173,6 +189,8 @@ class Memory:
 
     def run_kernel(self, kernel: Kernel) -> None:
         loads = [layout for _, layout in kernel.region.loads]
+        if kernel.core is not None:
+            loads += [kernel.core.a.layout, kernel.core.w.layout]
         for layout in loads:
             self.read(layout.buffer, kernel.name)
             check_bounds(layout)
