@@ -15,6 +15,9 @@ SET_UP := $(BASE_PYTHON) scripts/set_up.py
 # ninja is a program as well as a package, and torch looks for it on the path.
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(dir $(BASE_PYTHON))
 
+# Two processes where pytest-xdist is there, each with whole files: what a file sets up is set up once.
+IN_PARALLEL = $$(.venv/bin/python -c "import xdist" 2>/dev/null && echo "-n 2 --dist loadfile")
+
 .PHONY: help demo test lint bench-cpu clean distclean
 .DEFAULT_GOAL := help
 
@@ -27,7 +30,7 @@ demo:
 
 test:
 	@$(SET_UP) test
-	.venv/bin/python -m pytest $(PYTEST_ARGS)
+	.venv/bin/python -m pytest $(IN_PARALLEL) $(PYTEST_ARGS)
 
 lint:
 	@$(SET_UP) lint
