@@ -135,7 +135,7 @@ def test_the_file_is_clean_python_and_imports_nothing_of_ours(name: str, device:
     assert ast.get_docstring(tree)
     modules = {alias.name for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}
     modules |= {n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
-    allowed = {"collections", "ctypes", "inspect", "math", "torch", "warnings", "weakref", "__future__"}
+    allowed = {"collections", "ctypes", "inspect", "math", "sys", "torch", "warnings", "weakref", "__future__"}
     assert {module.partition(".")[0] for module in modules} <= allowed
     assert [c.name for c in tree.body if isinstance(c, ast.ClassDef)][-1] == "ModelNew"
 
