@@ -212,7 +212,6 @@ class Placement:
         users = [self.makers[u] if isinstance(u, Map) else frozenset() for u in self.users[node]]
         return node in ends_of(self.graph) or any(not units or units - self.makers[node] for units in users)
 
-
     def store_buffer(
         self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
     ) -> Buffer:
