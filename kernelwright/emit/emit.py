@@ -241,6 +241,8 @@ def why_not(model, arguments, values):
         return "gradients are needed"
     if {autocast}:
         return "autocast is on"
+    if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
+        return "it is being transformed by torch.func or forward_ad"
     return "it is being traced" if torch.jit.is_tracing() else None'''
 
 # Only in files of models that have parts. Of a part that is in several places, the first place is named.

@@ -1,8 +1,8 @@
 """Contestants come in; the time of one call of each, with raw samples, goes out.
 
-The clock is the judge's. A batch of K calls on K fresh inputs takes T; what a batch of none takes on the trusted eager
-worker, a, is subtracted: t = (T - a) / K. The candidate's own overhead is not asked: it could be inflated to shrink the
-difference. Contestants take turns on the same inputs in random order, and in the reverse order on the next ones (ABBA);
+The clock is the judge's. A batch of K calls on K fresh inputs takes T = a + K t; a is read off batches of one and of many
+calls of the trusted eager worker, and t = (T - a) / K. The candidate's own slope is not asked: slowing small batches
+down would forge it. Contestants take turns on the same inputs in random order, and in the reverse order on the next ones (ABBA);
 each pair of rounds is a block. All processes are restarted between runs. Eager takes part twice, as a second process:
 the difference between the two is the day's noise. Every output of the candidate is compared with eager's, computed by
 the judge.
@@ -89,7 +89,7 @@ class Samples:
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
-        overhead = median(turn.overhead_s for turn in turns)
+        overhead = batch_overhead(turns)
         for name in turns[0].elapsed_s:
             each = [
                 (len(turn.slots), max(turn.elapsed_s[name] - overhead, 1e-9) / len(turn.slots) * 1e6) for turn in turns
@@ -107,6 +107,20 @@ class Samples:
                 ],
             }
         )
+
+
+def batch_overhead(turns: Sequence[Turn]) -> float:
+    """Seconds that a batch takes besides its calls: waking the worker, and what makes its first call slower.
+
+    Read off the trusted worker's batches of one and of many calls; at least what a batch of none takes.
+    """
+    none = median(turn.overhead_s for turn in turns)
+    most = max(len(turn.slots) for turn in turns)
+    if most == 1:
+        return none
+    one = median(turn.elapsed_s[AGAIN] for turn in turns if len(turn.slots) == 1)
+    many = median(turn.elapsed_s[AGAIN] for turn in turns if len(turn.slots) == most)
+    return min(max(none, one - (many - one) / (most - 1)), many / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,7 +143,8 @@ def test_the_file_is_clean_python_and_imports_nothing_of_ours(name: str, device:
 # What our own code may call of PyTorch: all of it is in PyTorch 2.0.
 OF_PYTORCH_2_0 = frozenset(
     """
-    torch.Tensor torch.nn.Parameter torch.nn torch.strided torch.channels_last torch.device torch.float16
+    torch._C torch._C._functorch torch._C._functorch.peek_interpreter_stack torch.autograd torch.autograd.forward_ad
+    torch.autograd.forward_ad._current_level torch.Tensor torch.nn.Parameter torch.nn torch.strided torch.channels_last torch.device torch.float16
     torch.bfloat16 torch.float32 torch.float64 torch.int8 torch.int16 torch.int32 torch.int64 torch.uint8 torch.bool
     torch.empty torch.full torch.tensor torch.is_grad_enabled torch.is_autocast_enabled
     torch.is_autocast_cpu_enabled torch.jit torch.jit.is_tracing torch.ops torch.ops.loaded_libraries torch.cuda

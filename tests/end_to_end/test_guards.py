@@ -159,6 +159,23 @@ def test_tracing_sees_the_original(emitted: Emitted) -> None:
         close(traced(x * 2), original(x * 2))
 
 
+def test_transforms_run_through_the_original(emitted: Emitted) -> None:
+    original, new = emitted.pair()
+    x = emitted.inputs()[0]
+    batch, tangent = torch.stack([x, x * 2]), torch.ones_like(x)
+    with torch.no_grad():
+        assert emitted.agree(original, new, x)
+        close(torch.func.vmap(new)(batch), torch.func.vmap(original)(batch))
+        close(torch.func.jvp(new, (x,), (tangent,)), torch.func.jvp(original, (x,), (tangent,)))
+        with torch.autograd.forward_ad.dual_level():
+            dual = torch.autograd.forward_ad.make_dual(x, tangent)
+            results = [torch.autograd.forward_ad.unpack_dual(model(dual)).tangent for model in (new, original)]
+        close(results[0], results[1])
+        doubled = {name: value * 2 for name, value in new.state_dict().items()}
+        close(torch.func.functional_call(new, doubled, (x,)), torch.func.functional_call(original, doubled, (x,)))
+        assert emitted.agree(original, new, x)
+
+
 def test_fake_tensors_run_in_the_original(emitted: Emitted) -> None:
     original, new = emitted.pair()
     with torch.no_grad():
