@@ -1,11 +1,11 @@
 """Contestants come in; the time of one call of each, with raw samples, goes out.
 
-The clock is the judge's. A batch of K calls on K fresh inputs takes T = a + K t; a is read off batches of one and of many
-calls of the trusted eager worker, and t = (T - a) / K. The candidate's own slope is not asked: slowing small batches
-down would forge it. Contestants take turns on the same inputs in random order, and in the reverse order on the next ones (ABBA);
-each pair of rounds is a block. All processes are restarted between runs. Eager takes part twice, as a second process:
-the difference between the two is the day's noise. Every output of the candidate is compared with eager's, computed by
-the judge.
+The clock is the judge's. A batch of K calls on K fresh inputs takes T = a + K t; a is read off batches of one and of
+many calls of the trusted eager worker, and t = (T - a) / K. The candidate's own slope is not asked: slowing small
+batches down would forge it. Contestants take turns on the same inputs in random order, and in the reverse order on the
+next ones (ABBA); each pair of turns is a block. All processes are restarted between runs. Eager takes part twice, as a
+second process: the difference between the two is the day's noise. Every output of the candidate is compared with
+eager's, computed by the judge.
 """
 
 import math
