@@ -144,22 +144,23 @@ def test_the_file_is_clean_python_and_imports_nothing_of_ours(name: str, device:
 OF_PYTORCH_2_0 = frozenset(
     """
     torch._C torch._C._functorch torch._C._functorch.peek_interpreter_stack torch.autograd torch.autograd.forward_ad
-    torch.autograd.forward_ad._current_level torch.Tensor torch.nn.Parameter torch.nn torch.strided torch.channels_last torch.device torch.float16
-    torch.bfloat16 torch.float32 torch.float64 torch.int8 torch.int16 torch.int32 torch.int64 torch.uint8 torch.bool
-    torch.empty torch.full torch.tensor torch.is_grad_enabled torch.is_autocast_enabled
-    torch.is_autocast_cpu_enabled torch.jit torch.jit.is_tracing torch.ops torch.ops.loaded_libraries torch.cuda
-    torch.cuda.is_available torch.cuda.get_device_capability torch.cuda.current_stream torch.cuda.device
-    torch.cuda.is_current_stream_capturing torch.backends torch.backends.cuda torch.backends.cudnn torch.sum
-    torch.mean torch.prod torch.amax torch.amin torch.max torch.min torch.argmax torch.argmin torch.any torch.all
-    torch.std torch.var torch.logsumexp torch.softmax torch.log_softmax torch.cumsum torch.cumprod torch.cummax
-    torch.cat torch.stack torch.flip torch.gather torch.index_select torch.sort torch.topk torch.bmm torch.mm
-    torch.matmul torch.addmm torch.roll torch.tril torch.triu torch.arange torch.repeat_interleave
-    torch.take_along_dim torch.scatter torch.outer torch.linalg torch.linalg.vector_norm torch.rand torch.randn
-    torch.bernoulli torch.rand_like torch.randn_like torch.searchsorted torch.bucketize torch.masked_select
-    torch.where torch.einsum F.linear F.conv1d F.conv2d F.conv3d F.conv_transpose1d F.conv_transpose2d
-    F.conv_transpose3d F.layer_norm F.group_norm F.batch_norm F.dropout F.embedding F.max_pool1d F.max_pool2d
-    F.max_pool3d F.avg_pool1d F.avg_pool2d F.avg_pool3d F.adaptive_avg_pool1d F.adaptive_avg_pool2d
-    F.adaptive_avg_pool3d F.pixel_shuffle F.pixel_unshuffle F.one_hot F.scaled_dot_product_attention F.pad
+    torch.autograd.forward_ad._current_level torch.Tensor torch.nn.Parameter torch.nn torch.strided
+    torch.channels_last torch.device torch.float16 torch.bfloat16 torch.float32 torch.float64 torch.int8 torch.int16
+    torch.int32 torch.int64 torch.uint8 torch.bool torch.empty torch.full torch.tensor torch.is_grad_enabled
+    torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.jit torch.jit.is_tracing torch.ops
+    torch.ops.loaded_libraries torch.cuda torch.cuda.is_available torch.cuda.get_device_capability
+    torch.cuda.current_stream torch.cuda.device torch.cuda.is_current_stream_capturing torch.backends
+    torch.backends.cuda torch.backends.cudnn torch.sum torch.mean torch.prod torch.amax torch.amin torch.max
+    torch.min torch.argmax torch.argmin torch.any torch.all torch.std torch.var torch.logsumexp torch.softmax
+    torch.log_softmax torch.cumsum torch.cumprod torch.cummax torch.cat torch.stack torch.flip torch.gather
+    torch.index_select torch.sort torch.topk torch.bmm torch.mm torch.matmul torch.addmm torch.roll torch.tril
+    torch.triu torch.arange torch.repeat_interleave torch.take_along_dim torch.scatter torch.outer torch.linalg
+    torch.linalg.vector_norm torch.rand torch.randn torch.bernoulli torch.rand_like torch.randn_like
+    torch.searchsorted torch.bucketize torch.masked_select torch.where torch.einsum F.linear F.conv1d F.conv2d
+    F.conv3d F.conv_transpose1d F.conv_transpose2d F.conv_transpose3d F.layer_norm F.group_norm F.batch_norm
+    F.dropout F.embedding F.max_pool1d F.max_pool2d F.max_pool3d F.avg_pool1d F.avg_pool2d F.avg_pool3d
+    F.adaptive_avg_pool1d F.adaptive_avg_pool2d F.adaptive_avg_pool3d F.pixel_shuffle F.pixel_unshuffle F.one_hot
+    F.scaled_dot_product_attention F.pad
     """.split()
 )
 
