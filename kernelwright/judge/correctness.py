@@ -8,7 +8,7 @@ inputs: a candidate that reads outside its tensors, or is not repeatable, shows.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import torch
@@ -81,12 +81,20 @@ class Findings:
     damaged_bands: int = 0
 
 
-def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int) -> list[Trial]:
-    """The problem's own inputs several times, each other family once, and two of them with random weights."""
+def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int, *, weights: bool) -> list[Trial]:
+    """In the order of their worth: own inputs and zero mean, the same with random weights, the other families.
+
+    The first four are made whatever time they take; own inputs come `own_repeats` times in all.
+    """
     table = {family.name: family for family in FAMILIES}
-    names = ["own"] * own_repeats + [name for name in families if name != "own"]
-    trials = [Trial(table[name], seeds.draw(), own_weights=True) for name in names]
-    return trials + [Trial(table[name], seeds.draw(), own_weights=False) for name in ("own", "zero_mean")]
+    first = ["own", *(name for name in ("zero_mean",) if name in families)]
+    rest = [name for name in families if name not in first] + ["own"] * (own_repeats - 1)
+    planned = [(name, True) for name in first] + [(name, False) for name in first if weights]
+    planned += [(name, True) for name in rest]
+    return [Trial(table[name], seeds.draw(), own_weights) for name, own_weights in planned]
+
+
+ALWAYS = 4
 
 
 def examine(
@@ -98,25 +106,31 @@ def examine(
     out_of_time: Callable[[], bool],
     progress: Callable[[float], None],
 ) -> Findings:
-    """Run the trials in groups; raises `Failed` where the candidate breaks off."""
-    findings = Findings()
-    other = randomised(case.state, seeds.draw())
-    queues = {True: [t for t in trials if t.own_weights], False: [t for t in trials if not t.own_weights]}
-    if not contestant.takes_state:
-        findings.labels.add(Label.WEIGHTS_BY_SEED)
-        queues[False] = []
+    """Run the trials in groups that share their weights; raises `Failed` where the candidate breaks off."""
+    findings, other, trials = _prepared(contestant, case, trials, seeds)
     done = 0
-    for own_weights in (True, False):
-        queue = queues[own_weights]
-        for start in range(0, len(queue), group_size):
-            if done and out_of_time():
-                findings.dropped += [(trial.family.name, "no time left") for trial in queue[start:]]
-                break
-            group = queue[start : start + group_size]
-            _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
-            done += len(group)
-            progress(done / len(trials))
+    while done < len(trials):
+        if done >= ALWAYS and out_of_time():
+            findings.dropped += [(trial.family.name, "no time left") for trial in trials[done:]]
+            break
+        own_weights = trials[done].own_weights
+        alike = list(takewhile(lambda trial, own=own_weights: trial.own_weights is own, trials[done:]))  # type: ignore[misc]
+        group = alike[:group_size]
+        _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
+        done += len(group)
+        progress(done / len(trials))
     return findings
+
+
+def _prepared(
+    contestant: Contestant, case: Case, trials: Sequence[Trial], seeds: Seeds
+) -> tuple[Findings, State, list[Trial]]:
+    """Other weights, and only the trials that can be made if weights cannot be handed over."""
+    findings, other = Findings(), randomised(case.state, seeds.draw())
+    if case.state and not contestant.takes_state:
+        findings.labels.add(Label.WEIGHTS_BY_SEED)
+        return findings, other, [trial for trial in trials if trial.own_weights]
+    return findings, other, list(trials)
 
 
 def examine_rows(
@@ -128,11 +142,7 @@ def examine_rows(
     progress: Callable[[float], None],
 ) -> Findings:
     """The same for a large problem whose rows are independent: one call at a time, scored some rows at a time."""
-    findings = Findings()
-    other = randomised(case.state, seeds.draw())
-    if not contestant.takes_state:
-        findings.labels.add(Label.WEIGHTS_BY_SEED)
-        trials = [trial for trial in trials if trial.own_weights]
+    findings, other, trials = _prepared(contestant, case, trials, seeds)
     for number, trial in enumerate(trials):
         if number >= 2 and out_of_time():
             findings.dropped += [(left.family.name, "no time left") for left in trials[number:]]

@@ -52,7 +52,7 @@ from kernelwright.load import Problem
 __all__ = ["judge", "replay"]
 
 Progress = Callable[[str, float], None]
-GROUP_BYTES = 1 << 30  # inputs and outputs of one group of trials
+GROUP_BYTES = 64 << 20  # inputs and outputs of one group of trials; the oracle holds them some twenty times
 OWN_REPEATS = 3
 EXAMINE_SHARE = 0.5  # of the budget; what it leaves goes to timing
 LEAST_TIMING_S = 4.0
@@ -224,7 +224,7 @@ def _examine(hearing: Hearing) -> tuple[Findings, Verdict, str]:
     ):
         # Drawn now: the candidate is loaded and cannot know them.
         seeds = hearing.roots("examine")
-        trials = plan_trials(policy.families, seeds, 1 if case.large else OWN_REPEATS)
+        trials = plan_trials(policy.families, seeds, 1 if case.large else OWN_REPEATS, weights=bool(case.state))
         late = lambda: time.perf_counter() > deadline
         heard = lambda share: hearing.report("examine", share)
         with _within_memory():
