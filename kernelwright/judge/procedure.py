@@ -55,6 +55,7 @@ Progress = Callable[[str, float], None]
 GROUP_BYTES = 64 << 20  # inputs and outputs of one group of trials; the oracle holds them some twenty times
 OWN_REPEATS = 3
 EXAMINE_SHARE = 0.5  # of the budget; what it leaves goes to timing
+DOUBT_SHARE = 0.1
 LEAST_TIMING_S = 4.0
 
 FORBIDDEN_WORDS = {
@@ -180,7 +181,8 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     notes.evidence |= trials_of(findings)
     if policy.mutants and findings.tried:
         hearing.report("doubt", 0.0)
-        _doubt(hearing, findings, started + EXAMINE_SHARE * policy.budget_s)
+        now = time.perf_counter()
+        _doubt(hearing, findings, max(started + EXAMINE_SHARE * policy.budget_s, now + DOUBT_SHARE * policy.budget_s))
     own_kernels = Label.NO_CUSTOM_KERNEL not in notes.labels
     if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu and own_kernels:
         hearing.report("sanitize", 0.0)
