@@ -77,7 +77,8 @@ class Case:
 
     def entry(self, file: Path, name: str, variant: str) -> Entry:
         arguments = self.reference.constructor_arguments(self.model_seed)
-        return Entry(file, name, variant, arguments, tuple(self.state.items()))
+        elsewhere = not self.gpu and "cuda" in self.problem.source
+        return Entry(file, name, variant, arguments, tuple(self.state.items()), elsewhere)
 
 
 def open_case(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> Case:

@@ -31,6 +31,7 @@ class Entry:
     file     in the worker's folder
     entry    the class to construct
     variant  plain, compile or graph
+    cuda_means_device  the problem says "cuda" and is judged elsewhere
     """
 
     file: Path
@@ -38,6 +39,7 @@ class Entry:
     variant: str
     arguments: tuple[tuple[Any, ...], dict[str, Any]]
     state: tuple[tuple[str, torch.Tensor], ...]
+    cuda_means_device: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,7 @@ class Contestant:
             "arguments": template,
             "tensors": [_inline(t) for t in tensors],
             "state": [[name, list(t.shape), _name(t.dtype)] for name, t in entry.state],
+            "cuda_means_device": entry.cuda_means_device,
         }
         self.matched = self._ask(Op.LOAD, self.load_limit_s, brief=brief, seed=seed).status
 

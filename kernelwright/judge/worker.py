@@ -4,6 +4,7 @@ This is the program in the candidate's process. Code of the candidate runs besid
 nothing that is decided here counts: the judge reads the outputs from this process's memory, with its own clock.
 """
 
+import contextlib
 import gc
 import importlib.util
 import json
@@ -107,14 +108,15 @@ class Bench:
         device = torch.device(brief["device"])
         if device.type == "cuda":
             self.synchronize = torch.cuda.synchronize
-        module = imported(Path(brief["file"]), brief["name"])
-        constructor = getattr(module, brief["entry"], None)
-        if not (isinstance(constructor, type) and issubclass(constructor, torch.nn.Module)):
-            return Status.NO_CLASS, f"the file defines no class {brief['entry']}(nn.Module)"
-        tensors = [_inline_tensor(spec) for spec in brief["tensors"]]
-        args, kwargs = unflatten(brief["arguments"], tensors)
-        _manual_seed(seed)
-        model = constructor(*args, **kwargs).to(device)
+        with elsewhere(device) if brief["cuda_means_device"] else contextlib.nullcontext():
+            module = imported(Path(brief["file"]), brief["name"])
+            constructor = getattr(module, brief["entry"], None)
+            if not (isinstance(constructor, type) and issubclass(constructor, torch.nn.Module)):
+                return Status.NO_CLASS, f"the file defines no class {brief['entry']}(nn.Module)"
+            tensors = [_inline_tensor(spec) for spec in brief["tensors"]]
+            args, kwargs = unflatten(brief["arguments"], tensors)
+            _manual_seed(seed)
+            model = constructor(*args, **kwargs).to(device)
         self.model = VARIANTS[brief["variant"]](model)
         gc.freeze()
         return self._match_state(model, [(name, tuple(shape), dtype) for name, shape, dtype in brief["state"]])
@@ -304,6 +306,13 @@ class Bench:
 
             flat = channel_cuda.tensor_at(self.pool + offset, span, dtype)
         return flat.as_strided(shape, strides)
+
+
+def elsewhere(device: torch.device) -> contextlib.AbstractContextManager[Any]:
+    """A problem whose constructor says "cuda" is judged on a CPU too: there, cuda means the CPU."""
+    from kernelwright.load.elsewhere import Elsewhere
+
+    return Elsewhere(device)
 
 
 def imported(path: Path, name: str) -> Any:

@@ -31,7 +31,8 @@ REPORT = struct.Struct("<cI")
 def main() -> None:
     # The package's own __init__ files import the whole judge; a worker shall not carry it.
     here = Path(__file__).resolve().parent
-    for name, folder in (("kernelwright", here.parent), ("kernelwright.judge", here)):
+    packages = {"kernelwright": here.parent, "kernelwright.judge": here, "kernelwright.load": here.parent / "load"}
+    for name, folder in packages.items():
         package = types.ModuleType(name)
         package.__path__ = [str(folder)]
         sys.modules[name] = package
@@ -41,7 +42,8 @@ def main() -> None:
     # Everything is imported before the first fork: what lies on disk may change while this process lives.
     import kernelwright.judge.cell
     import kernelwright.judge.channel_cuda
-    import kernelwright.judge.worker  # noqa: F401
+    import kernelwright.judge.worker
+    import kernelwright.load.elsewhere  # noqa: F401
 
     requests = socket.socket(fileno=int(sys.argv[1]))
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for

@@ -158,6 +158,17 @@ def test_a_problem_may_import_what_lies_beside_it(tmp_path: Path) -> None:
     assert judgement.speed is not None, judgement.record["left_out"]
 
 
+def test_a_problem_that_says_cuda_is_judged_on_a_cpu(tmp_path: Path) -> None:
+    source = (
+        "import torch\n\nclass Model(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.scale = torch.nn.Parameter(torch.ones(20, device='cuda'))\n\n    def forward(self, x):\n"
+        "        return x * self.scale\n\ndef get_inputs():\n    return [torch.rand(12, 20).cuda()]\n"
+    )
+    judgement = own_model(tmp_path, source, replace(TIMED, budget_s=3))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None
+
+
 def test_a_large_problem_is_judged_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelwright.judge.case.COPIES", 1 << 30)
     source = HEAD.format("", "torch.softmax(x, 1)") + "\ndef get_inputs():\n    return [torch.rand(40, 600)]\n"

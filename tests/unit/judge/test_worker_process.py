@@ -62,6 +62,7 @@ def load(worker: Worker, limit_s: float = 30.0) -> Reply:
         "arguments": ["(", ["("], ["{"]],
         "tensors": [],
         "state": [],
+        "cuda_means_device": False,
     }
     return worker.ask(Op.LOAD, limit_s, brief=brief)
 
