@@ -9,6 +9,8 @@ operators we fuse, and x*x - y*y, which PyTorch makes exactly 0 for x == y, beco
 NaN under the square root that follows. A fused chain of +, -, * and / so gives PyTorch's very bits. Dot products lose
 nothing, for they write fma; a loop of `sum += a * b` would run at half speed.
 
+Integers wrap around, as PyTorch's do (-fwrapv); in C++ alone an overflow would be undefined.
+
 OpenMP: compile with -fopenmp, link without it. The library then carries undefined GOMP_* symbols, and `ctypes.CDLL`
 binds them to the OpenMP runtime that `import torch` has already loaded with global visibility, whatever that file is
 called. So there is one pool of threads, and torch.set_num_threads governs our kernels. Seen with the pip wheel of torch
@@ -29,6 +31,7 @@ CPU_COMPILE_FLAGS: tuple[str, ...] = (
     "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-fwrapv",
     "-ffp-contract=off",
 )
 CPU_LINK_FLAGS: tuple[str, ...] = ()

@@ -47,8 +47,9 @@ def settings_of(model: nn.Module, source: str) -> tuple[Setting, ...]:
 
 def module_settings(path: str, module: nn.Module, source: str) -> list[Setting]:
     library = type(module).__module__.startswith("torch.")
-    names = list(getattr(module, "__constants__", ())) if library else list(vars(module))
-    found = [Setting(path, n, vars(module)[n]) for n in names if is_setting(n, vars(module).get(n, vars))]
+    kept = vars(module) if library else {**class_attributes(type(module)), **vars(module)}
+    names = list(getattr(module, "__constants__", ())) if library else list(kept)
+    found = [Setting(path, n, kept[n]) for n in names if is_setting(n, kept.get(n, vars))]
     if path:  # the model itself is Model, or our ModelNew
         found.append(Setting(path, "class", type(module).__name__))
     if type(module) not in MODELESS if library else "training" in source:
@@ -56,10 +57,18 @@ def module_settings(path: str, module: nn.Module, source: str) -> list[Setting]:
     return found
 
 
+def class_attributes(kind: type) -> dict[str, object]:
+    """What the user's own classes define, as an instance sees it."""
+    own = [base for base in reversed(kind.__mro__) if not base.__module__.startswith(("torch.", "builtins"))]
+    return {name: value for base in own for name, value in vars(base).items()}
+
+
 def is_setting(name: str, value: object) -> bool:
     return is_plain(value) and name not in TOLD_BY_SHAPES and name != "training" and not name.startswith("_")
 
 
 def is_plain(value: object) -> bool:
-    """A number, a string, None, or a tuple or list of such."""
+    """A number, a string, None, or a tuple, list or dict of such."""
+    if isinstance(value, dict):
+        return all(is_plain(item) for item in (*value.keys(), *value.values()))
     return isinstance(value, PLAIN) or (isinstance(value, (tuple, list)) and all(is_plain(item) for item in value))

@@ -268,7 +268,7 @@ def test_elementary_functions_are_packed_on_the_cpu(objdump: str, fn: str) -> No
 @pytest.mark.parametrize(
     "dtype",
     [
-        pytest.param(float16, marks=pytest.mark.xfail(reason="gcc 12 narrows float_to_half, and then gives up")),
+        float16,
         DTYPES["bfloat16"],
     ],
     ids=str,

@@ -2,7 +2,7 @@
 //
 // float16 has TF32's 11 bits; what it lacks is range. So every row of A and of W is multiplied by a power of two that
 // brings its largest magnitude to [2^14, 2^15) (split.cuh), the half-precision kernel multiplies, and the inverse scales
-// are put into the epilogue. W is packed ahead; A is packed by a pass before the product, 6 bytes an element: reading
+// are put into the epilogue. W is packed ahead; A is packed by a kernel before the product, 6 bytes an element: reading
 // float32 in the product itself would take more from L2 than it can give.
 #pragma once
 

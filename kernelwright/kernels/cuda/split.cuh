@@ -165,7 +165,7 @@ static __global__ void __launch_bounds__(256)
     for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
-// Few long rows: a block for each `k_of_part` of a row, and a pass of its own for the scales.
+// Few long rows: a block for each `k_of_part` of a row, and a kernel of its own for the scales.
 constexpr int k_of_part = 16384;
 
 static __global__ void __launch_bounds__(256)
@@ -367,7 +367,7 @@ template <int Halves = 2>
 cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
                  int batches, void* buffer, cudaStream_t stream) {
     const Packed packed = packed_view(buffer, rows, k, batches, Halves);
-    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second pass.
+    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
     const bool few_long_rows = k_pitch == 1 && (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
     if (k_pitch == 1 && !few_long_rows) {
         pack_rows<Halves><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);

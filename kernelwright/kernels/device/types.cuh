@@ -37,15 +37,15 @@ KW_DEVICE half float_to_half(float x) {
 }
 #else
 KW_DEVICE half float_to_half(float x) {  // rounds to nearest, ties to even
-    const uint32_t magnitude = float_bits(x) & 0x7fffffff;
-    const uint32_t odd = magnitude >> 13 & 1;
-    const uint32_t normal = (magnitude - 0x38000000 + 0xfff + odd) >> 13;
-    // Adding 0.5 puts the bits of a denormal half at the bottom of a float, rounded.
-    const uint32_t denormal = float_bits(bits_float(magnitude) + 0.5f) - 0x3f000000;
-    const uint32_t finite = magnitude < 0x38800000 ? denormal : normal;
-    const uint32_t bounded = magnitude >= 0x477ff000 ? 0x7c00 : finite;
-    const uint32_t bits = magnitude > 0x7f800000 ? 0x7e00 : bounded;
-    return half{uint16_t(bits | (float_bits(x) >> 16 & 0x8000))};
+    const uint32_t bits = float_bits(x), magnitude = bits & 0x7fffffff;
+    const float plain = bits_float(magnitude > 0x7f800000 ? 0x7fc00000 : magnitude);  // any NaN as the usual one
+    // Beyond the largest half these make infinity, and change nothing else.
+    const float scaled = plain * 0x1p112f * 0x1p-110f;
+    const uint32_t exponent = magnitude & 0x7f800000;
+    const uint32_t bounded = exponent < 0x38800000 ? 0x38800000 : exponent;  // that of the smallest normal half
+    // The sum rounds x where its last bit as a half is the last bit of a float.
+    const uint32_t rounded = float_bits(bits_float(bounded + 0x07800000) + scaled);
+    return half{uint16_t((bits >> 16 & 0x8000) | ((rounded >> 13 & 0x7e00) + (rounded & 0x0fff)))};
 }
 #endif
 
