@@ -96,8 +96,8 @@ def test_a_right_answer_without_merit_is_labelled(case: Cheat) -> None:
 def test_a_trick_with_the_clock_gains_nothing(case: Cheat) -> None:
     judgement = verdict_on(candidate(HERE, case.name), case.problem, case.policy)
     assert judgement.verdict in case.verdicts, judgement.detail
+    # The judge's word, which weighs the noise of the moment; the bare ratio would make a loaded machine decide.
     assert judgement.speed is not Speed.FASTER, judgement.speedup
-    assert judgement.speedup["eager"].low < 1.1
 
 
 def test_writing_into_inputs_is_a_label_where_the_policy_allows_it() -> None:
