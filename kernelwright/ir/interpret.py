@@ -24,12 +24,14 @@ from .nodes import (
     Opaque,
     Param,
     Permute,
+    Reduce,
     Reshape,
     Slice,
     Symbol,
     Table,
     walk,
 )
+from .reductions import REDUCTIONS
 from .scalars import SCALARS
 
 Leaves = Mapping[Node, torch.Tensor]
@@ -90,6 +92,7 @@ MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Const: lambda n, v: torch.tensor(n.value, dtype=torch_dtype(n.dtype)),
     Table: table_value,
     Map: map_value,
+    Reduce: lambda n, v: REDUCTIONS[n.fn].torch(v[n.x], n.axes),
     Contract: lambda n, v: torch.einsum(n.equation, v[n.a], v[n.b]),
     Conv: conv_value,
     Opaque: opaque_value,

@@ -5,6 +5,7 @@
               Const          one scalar
               Table          a small constant tensor written in forward()
     compute   Map            one scalar function (scalars.py) on operands of one shape; rank-0 operands are spread
+              Reduce         one reduction (reductions.py) over some axes, which stay with extent 1
               Contract       a sum of products of two tensors, as an einsum equation
               Conv           a convolution without its bias
               Opaque         a PyTorch operator we do not look into; it runs in PyTorch
@@ -24,7 +25,8 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
 from weakref import WeakValueDictionary
 
-from .dtypes import DType, bool_
+from .dtypes import DType, bool_, int64
+from .reductions import REDUCTIONS
 from .scalars import SCALARS
 
 Shape: TypeAlias = tuple[int, ...]
@@ -161,6 +163,40 @@ class Map(Node):
         assert (self.to is not None) == (self.fn == "cast"), "cast alone names its result dtype"
         object.__setattr__(self, "shape", next(iter(shapes), ()))
         object.__setattr__(self, "dtype", self.to or (bool_ if row.result == "bool" else self.args[-1].dtype))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduce(Node):
+    """fn over the elements of x along `axes`, which are in order and stay with extent 1."""
+
+    fn: str
+    x: Node
+    axes: Shape
+    shape: Shape = field(init=False, repr=False)
+
+    @property
+    def count(self) -> int:
+        """How many elements make one of the result."""
+        return math.prod(self.x.shape[axis] for axis in self.axes)
+
+    @property
+    def dtype(self) -> DType:
+        return int64 if REDUCTIONS[self.fn].result == "int64" else self.x.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Reduce(self.fn, operands[0], self.axes)
+
+    def __post_init__(self) -> None:
+        in_order = list(self.axes) == sorted(set(self.axes)) and set(self.axes) <= set(range(len(self.x.shape)))
+        assert self.axes and in_order, f"{self.fn} over axes {self.axes} of {self.x.shape}"
+        assert self.count > 0, f"{self.fn} of nothing: {self.x.shape} over {self.axes}"
+        assert self.x.dtype.kind in REDUCTIONS[self.fn].accepts, f"{self.fn} of {self.x.dtype}"
+        shape = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(self.x.shape))
+        object.__setattr__(self, "shape", shape)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

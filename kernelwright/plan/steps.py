@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Shape
+from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Reduce, Shape
 
 if TYPE_CHECKING:
     from kernelwright.plan.products import Product
@@ -53,13 +53,23 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A pointwise computation over one shape: load, compute in SSA order, store. A core gives it the value `given`."""
+    """A computation over one shape: load, compute in SSA order, store. A core gives it the value `given`.
+
+    With `axes`, the body also reduces over them. What it computes from finished reductions alone has their shape, up to
+    axes of extent 1, and is one value a row; the rest has the region's shape. Views in the body's operands only bring a
+    row's value into another such shape, or repeat it along the row.
+    """
 
     shape: Shape
     loads: tuple[tuple[Node, Layout], ...]
-    body: tuple[Map, ...]
+    body: tuple[Map | Reduce, ...]
     stores: tuple[tuple[Node, Layout], ...]
     given: Node | None = None
+    axes: Shape = ()
+
+    @property
+    def maps(self) -> tuple[Map, ...]:
+        return tuple(node for node in self.body if isinstance(node, Map))
 
     @property
     def bytes_moved(self) -> int:
