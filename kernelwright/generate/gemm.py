@@ -3,35 +3,101 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol
 
+from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, local
 from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
+from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import by_name
-from kernelwright.kernels import gemm_sm90
+from kernelwright.ir.scalars import SCALARS, spell_cast
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.choices import GemmConfig
-from kernelwright.kernels.gemm_shape import Gemm, Operand
+from kernelwright.kernels.gemm_shape import ITEMSIZE, Gemm, Operand
 from kernelwright.plan import Buffer, Kernel, Layout, Matrix, Product, Region
 
 UINT8 = by_name("uint8")
 
-HEADERS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90")
+# The widest tile leaves few registers: a sigmoid or gelu after it spills (seen by compiling), sums and relu do not.
+WIDEST_TILE = 256
+HEAVY_EPILOGUE_FLOPS = 20
+
+ANY = frozenset({"reference", "ieee", "tf32", "bf16", "fp16"})
+FAITHFUL = ANY - {"ieee"}  # as accurate as float32, but not float32's own operations
+ROUNDED = frozenset({"tf32", "bf16", "fp16"})  # the user allows 11 bits of each operand, or less
 
 
-def gemm_source(kernel: Kernel, choice: GemmConfig) -> Source:
+class Multiplier(Protocol):
+    """What each module kernels/gemm_*.py offers."""
+
+    @property
+    def HEADERS(self) -> tuple[str, ...]: ...  # noqa: N802
+    @property
+    def Config(self) -> type[Any]: ...  # noqa: N802
+    def configs(self, gemm: Gemm, device: Device) -> tuple[Any, ...]: ...
+    def cost_us(self, config: Any, gemm: Gemm, device: Device) -> float: ...
+    def floor_us(self, gemm: Gemm, device: Device) -> float: ...
+    def packed_bytes(self, gemm: Gemm) -> int: ...
+    def workspace_bytes(self, config: Any, gemm: Gemm) -> int: ...
+    def arithmetic(self, config: Any, gemm: Gemm) -> str: ...
+    def entry(self, name: str, config: Any, gemm: Gemm, epilogue: str) -> str: ...
+
+
+# Each template and the precisions that allow its arithmetic.
+MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
+    (gemm_sm90, FAITHFUL),
+    (gemm_sm80, FAITHFUL),
+    (gemm_sm90_f16x1, ROUNDED),
+    (gemm_sm90_half, ANY),
+    (gemm_skinny, ANY),
+    (gemm_simt, ANY),
+)
+
+
+def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
+    """The configs of one template that can run this product under its precision, the most promising first."""
+    core = kernel.core
+    if core is None or core.precision not in allowed or core.node.dtype.name not in ITEMSIZE:
+        return ()
+    ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
+    if epilogue_flops(kernel) <= HEAVY_EPILOGUE_FLOPS:
+        return ranked
+    return [c for c in ranked if not (isinstance(c, gemm_sm90.Config) and c.tile_n >= WIDEST_TILE)]
+
+
+def epilogue_flops(kernel: Kernel) -> int:
+    return sum(SCALARS[node.fn].flops for node in kernel.region.body)
+
+
+def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Source:
     core, gemm = core_of(kernel), gemm_of(kernel)
     writer = EpilogueWriter(kernel.region, epilogue_grid(kernel.region))
     body, launcher = camel(kernel.name), launcher_name(kernel)
-    struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + gemm_sm90.entry(launcher, choice, gemm, body)
-    a = pointer_text(core.a.layout)
-    w = identifier(packed_buffer(kernel).name) if core.constant else pointer_text(core.w.layout)
-    workspace = "".join(identifier(b.name) for b in workspace_buffer(kernel, choice)) or "nullptr"
+    struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + module.entry(launcher, choice, gemm, body)
+    extra = gemm_extra(module, kernel, choice)
+    packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
+    w = packed[0] if packed else pointer_text(core.w.layout)
+    workspace = "".join(identifier(b.name) for b in extra.scratch) or "nullptr"
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
-    call = f"{launcher}({a}, {w}, {workspace}, {arguments}, stream)"
+    call = f"{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
     names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
-    needs = {*names, *HEADERS, "OnDevice", "addressed"}
-    return Source(kernel, gemm, choice, formula_of(kernel.region), struct, "gemm_sm90", call, tuple(sorted(needs)))
+    needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
+    template = module.HEADERS[-1]
+    return Source(kernel, gemm, choice, formula_of(kernel.region), struct, template, call, tuple(sorted(needs)))
+
+
+def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:
+    """The operands, a constant weight as the template packs it; scratch memory for what is made in each call."""
+    core, gemm = core_of(kernel), gemm_of(kernel)
+    packed = module.packed_bytes(gemm) if core.constant else 0
+    w = packed_buffer(kernel, packed) if packed else core.w.layout.buffer
+    size = module.workspace_bytes(choice, gemm)
+    scratch = (Buffer(f"workspace_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
+    return Extra((core.a.layout.buffer, w), scratch)
 
 
 def core_of(kernel: Kernel) -> Product:
@@ -92,18 +158,11 @@ def vector_of(grid: Grid) -> int:
     return next(v for v in ((4, 2, 1) if wide else (2, 1)) if all(n % v == 0 for n in starts))
 
 
-def packed_buffer(kernel: Kernel) -> Buffer:
-    """The weight as pairs of float16, in the order the kernel reads it."""
-    core = core_of(kernel)
-    weight = core.w.layout.buffer
-    size = gemm_sm90.packed_bytes(gemm_of(kernel))
+def packed_buffer(kernel: Kernel, size: int) -> Buffer:
+    """The weight in the order in which the kernel reads it."""
+    weight = core_of(kernel).w.layout.buffer
     name = f"{weight.name}_packed"
     return Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=f"{launcher_name(kernel)}_pack")
-
-
-def workspace_buffer(kernel: Kernel, choice: GemmConfig) -> list[Buffer]:
-    size = gemm_sm90.workspace_bytes(choice, gemm_of(kernel))
-    return [Buffer(f"workspace_{launcher_name(kernel)}", (size,), UINT8, (1,))] if size else []
 
 
 class EpilogueWriter(RowsWriter):
@@ -111,7 +170,10 @@ class EpilogueWriter(RowsWriter):
 
     def members(self) -> list[str]:
         texts = {name: local(name) if self.is_uniform(a) else f"{local(name)}[i]" for name, a in self.accesses}
-        texts["given"] = "product[i]"
+        given = self.region.given
+        assert given is not None, "an epilogue is of a product"
+        # PyTorch would have rounded a 16-bit product before anything is done to it.
+        texts["given"] = spell_cast("product[i]", given.dtype) if given.dtype.is_reduced_float else "product[i]"
         shared, lanes, values = self.body_lines(texts, {name for name, a in self.accesses if self.is_uniform(a)})
         names = [self.result_name(node) for node, _ in self.results]
         storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
@@ -142,3 +204,20 @@ class EpilogueWriter(RowsWriter):
         if access.inner == 1:
             return f"kw::load_constant<N>({self.address(access)})"
         return f"kw::gather<N>({self.address(access)}, {access.inner})"
+
+
+def row_of(module: Multiplier, allowed: frozenset[str]) -> Template:
+    return Template(
+        name=module.HEADERS[-1],
+        target="cuda",
+        headers=module.HEADERS,
+        types=(module.Config,),
+        configs=partial(gemm_configs, module, allowed),
+        cost_us=lambda choice, kernel, device: module.cost_us(choice, gemm_of(kernel), device),
+        floor_us=lambda kernel, device: module.floor_us(gemm_of(kernel), device),
+        source=partial(gemm_source, module),
+        extra=partial(gemm_extra, module),
+    )
+
+
+TEMPLATES = tuple(row_of(module, allowed) for module, allowed in MULTIPLIERS)

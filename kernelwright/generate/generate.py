@@ -6,28 +6,18 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kernelwright.device import Device
-from kernelwright.generate.gemm import gemm_of, gemm_source, packed_buffer, workspace_buffer
-from kernelwright.generate.grid import grid_of, work_of
+from kernelwright.generate import gemm, pointwise
 from kernelwright.generate.literals import identifier
-from kernelwright.generate.pointwise import pointwise_source
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
-from kernelwright.ir.scalars import SCALARS
-from kernelwright.kernels import gemm_sm90, pointwise
-from kernelwright.kernels.choices import Choice, GemmConfig
+from kernelwright.generate.template import Extra, Template
+from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel, Plan
 
 Choices = Mapping[str, Choice]
 
-# The files that templates are in; only the parts that a program uses are in its text.
-TEMPLATES = {
-    "cuda": ("launch", "pointwise", "pointwise_tiles", "ptx90", "split", "gemm_epilogue", "gemm_sm90"),
-    "cpu": ("pointwise",),
-}
-
-# The widest tile leaves few registers: a sigmoid or gelu after it spills (seen by compiling), sums and relu do not.
-WIDEST_TILE = 256
-HEAVY_EPILOGUE_FLOPS = 20
+# Every template, one row each. What a kernel is run by: the row whose config is the cheapest of all that can run it.
+TEMPLATES: tuple[Template, ...] = (*pointwise.TEMPLATES, *gemm.TEMPLATES)
 
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 
@@ -41,22 +31,37 @@ def default_choices(plan: Plan, device: Device) -> dict[str, Choice]:
 
 
 def ranked_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
-    """Every config of the kernel's template that fits, the most promising first."""
-    if kernel.core is not None:
-        ranked = gemm_sm90.configs(gemm_of(kernel), device)
-        narrow = [c for c in ranked if c.tile_n < WIDEST_TILE]
-        return narrow if narrow and epilogue_flops(kernel) > HEAVY_EPILOGUE_FLOPS else ranked
-    return pointwise.configs(work_of(kernel.region, grid_of(kernel.region, device.kind)), device)
+    """Every config of every template that can run the kernel, the most promising first."""
+    return [choice for _, choice in priced_choices(kernel, device)]
 
 
-def epilogue_flops(kernel: Kernel) -> int:
-    return sum(SCALARS[node.fn].flops for node in kernel.region.body)
+def priced_choices(kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
+    """The same, each with the microseconds it is expected to take. A template's own order stands where prices tie."""
+    priced = [
+        (template.cost_us(choice, kernel, device), choice)
+        for template in TEMPLATES
+        if template.target == device.kind
+        for choice in template.configs(kernel, device)
+    ]
+    return sorted(priced, key=lambda row: row[0])
+
+
+def template_of(choice: Choice) -> Template:
+    """The row that a choice belongs to."""
+    return next(template for template in TEMPLATES if type(choice) in template.types)
+
+
+def headers_of(target: str) -> tuple[str, ...]:
+    """The files of all templates of a target, each after what it needs and once."""
+    return tuple(dict.fromkeys(name for t in TEMPLATES if t.target == target for name in t.headers))
 
 
 def source_of(kernel: Kernel, choice: Choice) -> Source:
-    if isinstance(choice, GemmConfig):
-        return gemm_source(kernel, choice)
-    return pointwise_source(kernel, choice)
+    return template_of(choice).source(kernel, choice)
+
+
+def extra_of(kernel: Kernel, choice: Choice) -> Extra:
+    return template_of(choice).extra(kernel, choice)
 
 
 def generate(plan: Plan, choices: Choices, device: Device) -> Program:
@@ -98,10 +103,9 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: Abstrac
     allocations: dict[str, Buffer] = {}
     aliases: dict[str, tuple[Buffer, str]] = {}
     for kernel in run:
-        for buffer in core_buffers(kernel, choices[kernel.name]):
-            pointers.setdefault(buffer.name, buffer)
-            if buffer.source is None and buffer.name.startswith("workspace"):
-                allocations.setdefault(buffer.name, buffer)
+        extra = extra_of(kernel, choices[kernel.name])
+        pointers |= {b.name: b for b in (*extra.reads, *extra.scratch) if b.name not in pointers}
+        allocations |= {b.name: b for b in extra.scratch}
         for _, layout in kernel.region.loads:
             pointers.setdefault(layout.buffer.name, layout.buffer)
         for _, layout in kernel.region.stores:
@@ -114,21 +118,13 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: Abstrac
     return Launch(entry, sources, tuple(pointers.values()), tuple(allocations.values()), tuple(aliases.values()))
 
 
-def core_buffers(kernel: Kernel, choice: Choice) -> list[Buffer]:
-    """What the product itself reads, and the scratch memory it writes."""
-    if kernel.core is None or not isinstance(choice, GemmConfig):
-        return []
-    w = packed_buffer(kernel) if kernel.core.constant else kernel.core.w.layout.buffer
-    return [kernel.core.a.layout.buffer, w, *workspace_buffer(kernel, choice)]
-
-
 def program_text(launches: Sequence[Launch], kind: str) -> str:
     """Device functions, the template, a struct a kernel, an entry a launch."""
     sources = [source for launch in launches for source in launch.sources]
     needs = {name for source in sources for name in source.needs}
     parts = [
         CUDA_INCLUDES if kind == "cuda" else "",
-        inline_with_templates(needs, TEMPLATES[kind], "cuda" if kind == "cuda" else "cpu"),
+        inline_with_templates(needs, headers_of(kind), "cuda" if kind == "cuda" else "cpu"),
         "// --- generated: one struct a kernel",
         *(source.struct for source in sources),
         "// --- entries: each runs its kernels in order on the caller's stream",

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Grid, grid_of, is_turned, work_of
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.program import Source
+from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import SCALARS, spell_cast
-from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig
+from kernelwright.kernels import pointwise
+from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig, Work
 from kernelwright.plan import Kernel, Layout, Region
 from kernelwright.plan.layouts import base_of
 
@@ -162,7 +165,7 @@ class Writer:
         lines: dict[bool, list[str]] = {True: [], False: []}
         uniform: set[Node] = set()
         widened: set[str] = set()
-        for number, node in enumerate(self.region.body):
+        for number, node in enumerate(self.region.maps):
             for x in node.args:
                 if x in names:
                     continue
@@ -378,7 +381,7 @@ def formula_of(region: Region) -> str:
     """What the kernel computes, as one would say it; for long chains, how many functions it fuses."""
     names = {node: layout.buffer.name for node, layout in region.loads}
     texts: dict[Node, str] = {} if region.given is None else {region.given: "product"}
-    for node in region.body:
+    for node in region.maps:
         args = [operand_formula(x, names, texts) for x in node.args]
         texts[node] = map_formula(node, args)
     results = [f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores]
@@ -416,3 +419,39 @@ def unwrapped(text: str) -> str:
         if depth == 0 and i < len(text) - 1:
             return text
     return text[1:-1]
+
+
+def work_on(kernel: Kernel, kind: str) -> Work:
+    return work_of(kernel.region, grid_of(kernel.region, kind))
+
+
+def pointwise_configs(kernel: Kernel, device: Device) -> Sequence[PointwiseConfig]:
+    return () if kernel.core is not None else pointwise.configs(work_on(kernel, device.kind), device)
+
+
+def pointwise_cost_us(choice: PointwiseConfig, kernel: Kernel, device: Device) -> float:
+    return pointwise.cost_us(choice, work_on(kernel, device.kind), device)
+
+
+def pointwise_floor_us(kernel: Kernel, device: Device) -> float:
+    return pointwise.floor_us(work_on(kernel, device.kind), device)
+
+
+def row_of(target: str, headers: tuple[str, ...], *types: type[PointwiseConfig]) -> Template:
+    return Template(
+        name="pointwise",
+        target=target,
+        headers=headers,
+        types=types,
+        configs=pointwise_configs,
+        cost_us=pointwise_cost_us,
+        floor_us=pointwise_floor_us,
+        source=pointwise_source,
+        extra=lambda kernel, choice: Extra(),
+    )
+
+
+TEMPLATES = (
+    row_of("cuda", ("launch", "pointwise", "pointwise_tiles"), Config, TileConfig),
+    row_of("cpu", ("pointwise",), CpuConfig),
+)

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kernelwright.kernels import gemm_sm90
-from kernelwright.kernels.pointwise import Config, CpuConfig, TileConfig
+from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels.pointwise import PointwiseConfig
 
-GemmConfig = gemm_sm90.Config
+GemmConfig: TypeAlias = (
+    gemm_sm90.Config
+    | gemm_sm90_half.Config
+    | gemm_sm90_f16x1.Config
+    | gemm_sm80.Config
+    | gemm_skinny.Config
+    | gemm_simt.Config
+)
 
-Choice: TypeAlias = Config | TileConfig | CpuConfig | GemmConfig
+Choice: TypeAlias = PointwiseConfig | GemmConfig

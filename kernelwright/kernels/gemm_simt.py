@@ -9,9 +9,21 @@ from kernelwright.device import Device
 from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, beside_us, constants, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
-__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
+__all__ = [
+    "HEADERS",
+    "Config",
+    "arithmetic",
+    "configs",
+    "cost_us",
+    "entry",
+    "floor_us",
+    "packed_bytes",
+    "why_not",
+    "workspace_bytes",
+]
 
 HEADER = "gemm_simt.cuh"
+HEADERS = ("ptx90", "gemm_epilogue", "gemm_simt")
 CPP_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
 # k up to which every 8 products are added up by themselves: an order with less rounding error than cuBLAS's, for an
@@ -75,6 +87,20 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     tile_us = 2 * config.tile_m * config.tile_n * gemm.k * additions / rate + TILE_OVERHEAD_US[tile]
     rounds = math.ceil(tiles / device.multiprocessors)
     return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return f"{gemm.a.dtype} products and sums in IEEE float32"
+
+
+def packed_bytes(gemm: Gemm) -> int:
+    """It reads W as it lies."""
+    return 0
+
+
+def workspace_bytes(config: Config, gemm: Gemm) -> int:
+    return 0
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

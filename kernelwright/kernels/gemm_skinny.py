@@ -18,9 +18,21 @@ from kernelwright.kernels.gemm_shape import (
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_simt import CPP_TYPE
 
-__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
+__all__ = [
+    "HEADERS",
+    "Config",
+    "arithmetic",
+    "configs",
+    "cost_us",
+    "entry",
+    "floor_us",
+    "packed_bytes",
+    "why_not",
+    "workspace_bytes",
+]
 
 HEADER = "gemm_skinny.cuh"
+HEADERS = ("ptx90", "ptx80", "gemm_epilogue", "gemm_skinny")
 WARPS = 8
 MOST_FEW = 16
 # Of a copy's bandwidth, by warps that share a row: the more, the longer the pieces of memory that are read at a time.
@@ -93,6 +105,20 @@ def is_staged(config: Config) -> bool:
     """Whether a block copies the few rows to shared memory for all its warps (gemm_skinny.cuh has the same rule)."""
     most = 16 if config.k_warps == 1 else 8
     return config.few >= 4 and config.load_bytes >= 4 and config.few * config.k_warps <= most
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return f"{gemm.a.dtype} products and sums in IEEE float32"
+
+
+def packed_bytes(gemm: Gemm) -> int:
+    """It reads W as it lies."""
+    return 0
+
+
+def workspace_bytes(config: Config, gemm: Gemm) -> int:
+    return 0
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

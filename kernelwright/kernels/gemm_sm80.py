@@ -17,9 +17,21 @@ from kernelwright.kernels.gemm_pairs import (
 from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
-__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not", "workspace_bytes"]
+__all__ = [
+    "HEADERS",
+    "Config",
+    "arithmetic",
+    "configs",
+    "cost_us",
+    "entry",
+    "floor_us",
+    "packed_bytes",
+    "why_not",
+    "workspace_bytes",
+]
 
 HEADER = "gemm_sm80.cuh"
+HEADERS = ("ptx90", "ptx80", "split", "gemm_epilogue", "gemm_sm80")
 OLDEST = (8, 0)  # cp.async and this shape of mma
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
 CHUNK = 32  # of k between promotions
@@ -98,6 +110,11 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
     """Scratch memory of a call: A's copy, and W's pairs if they are made each time; 256-byte aligned."""
     return prepared_bytes(gemm)
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return f"float32 as pairs of float16, three tensor-core products, summed in float32 every {CHUNK} of k"
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

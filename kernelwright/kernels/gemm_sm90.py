@@ -20,8 +20,10 @@ from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constant
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
 __all__ = [
+    "HEADERS",
     "Config",
     "a_is_copied",
+    "arithmetic",
     "configs",
     "cost_us",
     "entry",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 HEADER = "gemm_sm90.cuh"
+HEADERS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90")
 MOST_SPLITS = 128
 MOST_BATCHES = 65535
 RASTER = 16
@@ -165,6 +168,11 @@ def workspace_bytes(config: Config, gemm: Gemm) -> int:
 
 
 # --- C++
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return f"float32 as pairs of float16, three tensor-core products, summed in float32 every {config.promote} of k"
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

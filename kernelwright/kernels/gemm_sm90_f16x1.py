@@ -2,18 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand, constants, copy_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
-from kernelwright.kernels.gemm_sm90_half import RASTER, Config
+from kernelwright.kernels.gemm_sm90_half import RASTER
 
-__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not", "workspace_bytes"]
+__all__ = [
+    "HEADERS",
+    "Config",
+    "arithmetic",
+    "configs",
+    "cost_us",
+    "entry",
+    "floor_us",
+    "packed_bytes",
+    "why_not",
+    "workspace_bytes",
+]
 
 HEADER = "gemm_sm90_f16x1.cuh"
+HEADERS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90_half", "gemm_sm90_f16x1")
 MOST_BATCHES = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """As gemm_sm90_half's, which multiplies: columns of a tile, blocks that share W, neighbours of one store."""
+
+    tile_n: int
+    cluster: int
+    vector: int
+
+    @property
+    def half(self) -> gemm_sm90_half.Config:
+        return gemm_sm90_half.Config(self.tile_n, self.cluster, self.vector)
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -22,12 +47,13 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"scaled float16 stands for float32; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
     if gemm.batches > MOST_BATCHES:
         return f"{gemm.batches} batches; a grid has at most {MOST_BATCHES:,} along an axis."
-    return gemm_sm90_half.why_not(config, _packed(gemm), device)
+    return gemm_sm90_half.why_not(config.half, _packed(gemm), device)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
-    fitting = [c for c in gemm_sm90_half.configs(_packed(gemm), device) if why_not(c, gemm, device) is None]
+    space = [Config(c.tile_n, c.cluster, c.vector) for c in gemm_sm90_half.configs(_packed(gemm), device)]
+    fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
 
@@ -40,7 +66,7 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """The half-precision product, the pass over A and, where W is not constant, the one over W."""
     a_elements, w_elements = gemm.batches * gemm.m * gemm.k, gemm.w_batches * gemm.n * gemm.k
-    total = gemm_sm90_half.cost_us(config, _packed(gemm), device) + copy_us(4 * a_elements, 2 * a_elements, device)
+    total = gemm_sm90_half.cost_us(config.half, _packed(gemm), device) + copy_us(4 * a_elements, 2 * a_elements, device)
     return total + (0.0 if gemm.w.constant else copy_us(4 * w_elements, 2 * w_elements, device))
 
 
@@ -75,6 +101,11 @@ def workspace_bytes(config: Config, gemm: Gemm) -> int:
 
 
 # --- C++
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return "float32 scaled and rounded to float16, as TF32 would be, summed in float32"
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

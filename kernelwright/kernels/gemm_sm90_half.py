@@ -10,9 +10,21 @@ from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constant
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_simt import CPP_TYPE
 
-__all__ = ["Config", "configs", "cost_us", "entry", "floor_us", "why_not"]
+__all__ = [
+    "HEADERS",
+    "Config",
+    "arithmetic",
+    "configs",
+    "cost_us",
+    "entry",
+    "floor_us",
+    "packed_bytes",
+    "why_not",
+    "workspace_bytes",
+]
 
 HEADER = "gemm_sm90_half.cuh"
+HEADERS = ("ptx90", "gemm_epilogue", "gemm_sm90_half")
 TILE_M = 128
 RASTER = 16
 
@@ -77,6 +89,20 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
     rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
     return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
+
+
+def arithmetic(config: Config, gemm: Gemm) -> str:
+    """How it multiplies and adds, for whoever reads the result."""
+    return f"{gemm.a.dtype} products on the tensor cores, summed in float32"
+
+
+def packed_bytes(gemm: Gemm) -> int:
+    """It reads W as it lies."""
+    return 0
+
+
+def workspace_bytes(config: Config, gemm: Gemm) -> int:
+    return 0
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:

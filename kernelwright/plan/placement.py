@@ -27,6 +27,7 @@ from kernelwright.plan.layouts import base_of, layout_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
+from kernelwright.plan.routes import Routes
 from kernelwright.plan.steps import (
     Buffer,
     CopyBack,
@@ -60,10 +61,11 @@ KEEPS_LAYOUT = frozenset(
 class Placement:
     """Gives every value its buffer while it turns units into steps, one after the other."""
 
-    def __init__(self, graph: Graph, units: Sequence[Unit], in_channels_last: frozenset[Node]) -> None:
+    def __init__(self, graph: Graph, units: Sequence[Unit], routes: Routes) -> None:
         self.graph = graph
         self.units = units
-        self.in_channels_last = in_channels_last
+        self.in_channels_last = routes.in_channels_last
+        self.precision = routes.precision
         self.namer = Namer(graph)
         self.places: dict[Node, Buffer] = {}
         self.steps: list[Step] = []
@@ -182,6 +184,7 @@ class Placement:
             a=a,
             w=w,
             constant=isinstance(base_of(form.w), Param),
+            precision=self.precision,
         )
 
     def matrix(self, x: Node, labels: str, batch: str, rows: str, summed: str) -> Matrix:

@@ -33,7 +33,7 @@ def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph = prepared(graph)
     units = ordered(graph, units_of(graph, routes.own))
-    return Placement(graph, units, routes.in_channels_last).placed()
+    return Placement(graph, units, routes).placed()
 
 
 def prepared(graph: Graph) -> Graph:

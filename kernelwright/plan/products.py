@@ -35,7 +35,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """C[b, m, n] = sum over k of a[b, m, k] * w[b, n, k]; the core of a kernel. `constant`: w is a parameter."""
+    """C[b, m, n] = sum over k of a[b, m, k] * w[b, n, k]; the core of a kernel.
+
+    constant   w is a parameter
+    precision  what it may round its operands to, as in Routes
+    """
 
     node: Contract
     batches: int
@@ -45,6 +49,7 @@ class Product:
     a: Matrix
     w: Matrix
     constant: bool
+    precision: str = "reference"
 
     @property
     def flops(self) -> int:

@@ -11,10 +11,13 @@ from kernelwright.ir.nodes import Node
 class Routes:
     """own               contractions that a kernel of ours computes, with its epilogue
     in_channels_last  convolutions that PyTorch runs in that order of memory
+    precision         what kernels of ours may round operands to: "reference" (as accurate as the original), "ieee"
+                      (float32's own operations), "tf32", "bf16" or "fp16" (so many bits)
     """
 
     own: frozenset[Node] = frozenset()
     in_channels_last: frozenset[Node] = frozenset()
+    precision: str = "reference"
 
 
 LIBRARY_ONLY = Routes()

@@ -21,7 +21,7 @@ from kernelwright.build import (
 from kernelwright.build.cubin import Cubin
 from kernelwright.device import Device
 from kernelwright.errors import BuildError
-from kernelwright.generate.generate import TEMPLATES, entry_text, launch_of, program_text, source_of
+from kernelwright.generate.generate import entry_text, headers_of, launch_of, program_text, source_of
 from kernelwright.generate.literals import camel
 from kernelwright.generate.pointwise import template_of
 from kernelwright.generate.program import Launch, Source
@@ -126,7 +126,7 @@ def cpu_runs(sources: Sequence[Source], tensors: dict[str, Any], settings: Setti
     pointers: tuple[Buffer, ...] = ()
     for source in sources:
         launch = launch_of("run", [source.kernel], {source.kernel.name: source.choice})
-        head = inline_with_templates(source.needs, TEMPLATES["cpu"], "cpu")
+        head = inline_with_templates(source.needs, headers_of("cpu"), "cpu")
         texts.append(f"{head}\n{source.struct}\n{entry_text(launch, 'cpu')}\n")
         pointers = launch.pointers
     built = build_all([partial(build_cpu_library, text, settings) for text in texts], settings)
@@ -213,7 +213,7 @@ def cubin_text(source: Source) -> str:
     body = camel(source.kernel.name)
     assert isinstance(source.choice, (Config, TileConfig)), "products and CPU kernels are not tuned as cubins"
     _, parameters = template_of(source.choice)
-    head = inline_with_templates({*source.needs, block} - {"OnDevice", source.template}, TEMPLATES["cuda"], "cuda")
+    head = inline_with_templates({*source.needs, block} - {"OnDevice", source.template}, headers_of("cuda"), "cuda")
     signature = f'extern "C" __global__ void __launch_bounds__({threads_of(source.choice)}) tuned({body}::Args args)'
     return f"{head}\n{source.struct}\n{signature} {{ kw::{block}<{body}, {parameters}>(args); }}\n"
 

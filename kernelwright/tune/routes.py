@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate.gemm import gemm_of
-from kernelwright.ir.dtypes import float32
+from kernelwright.generate.gemm import ROUNDED
+from kernelwright.generate.generate import priced_choices
 from kernelwright.ir.nodes import Contract, Graph, Node
-from kernelwright.kernels import gemm_sm90
+from kernelwright.kernels.gemm_shape import ITEMSIZE
 from kernelwright.plan import Kernel, Plan, Routes, plan, prepared
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
@@ -18,9 +19,15 @@ from kernelwright.tune.tune import Tuned
 # A product is ours only if the model expects it to be faster than the library by more than the model may be wrong.
 CLEARLY_FASTER = 0.8
 
-# What the library reaches of the float32 peak on large products; small ones take at least a launch.
+# Where the device is here, what is chosen is measured and given back if it loses: half a chance is worth a trial.
+WORTH_A_TRIAL = 1.1
+
+# What the library reaches of the peak of its arithmetic on large products (measured on the H200); small ones take at
+# least a launch.
 LIBRARY_SHARE = 0.95
 LIBRARY_LAUNCH_US = 8.0
+# What it reaches of a copy's bandwidth, by the most rows of the shorter side (measured on the H200 at 8192 x 8192).
+LIBRARY_BANDWIDTH = {1: 0.65, 16: 0.45, 64: 0.31}
 
 
 def choose_routes(
@@ -34,25 +41,36 @@ def choose_routes(
     turned = faster_in_channels_last(ready, device, budget_s, settings) if precision != "ieee" else frozenset[Node]()
     wanted = frozenset(n for n in ready.nodes() if isinstance(n, Contract) and may_be_ours(n, device))
     if not wanted:
-        return Routes(frozenset(), turned)
-    kernels = plan(graph, Routes(wanted, turned)).kernels
+        return Routes(frozenset(), turned, precision)
+    kernels = plan(graph, Routes(wanted, turned, precision)).kernels
     ours = frozenset(k.core.node for k in kernels if k.core is not None and promising(k, device))
-    return Routes(ours, turned)
+    return Routes(ours, turned, precision)
 
 
 def may_be_ours(node: Contract, device: Device) -> bool:
-    return device.arch == "sm_90a" and node.dtype is float32 and form_of(node) is not None
+    return device.kind == "cuda" and node.dtype.name in ITEMSIZE and form_of(node) is not None
 
 
 def promising(kernel: Kernel, device: Device) -> bool:
     """Whether some config fits, and is expected to beat the library and the pass that would follow it."""
-    gemm = gemm_of(kernel)
-    fitting = gemm_sm90.configs(gemm, device)
-    if not fitting:
+    priced = priced_choices(kernel, device)
+    if not priced:
         return False
-    compute_us = gemm.flops / (device.peaks.float32 * LIBRARY_SHARE) / 1e6
-    library = max(compute_us, kernel.bytes_moved / device.copy_gbps / 1e3)
-    return gemm_sm90.cost_us(fitting[0], gemm, device) < CLEARLY_FASTER * (library + LIBRARY_LAUNCH_US)
+    (ours_us, _), *_ = priced
+    return ours_us < (WORTH_A_TRIAL if device.present else CLEARLY_FASTER) * library_us(kernel, device)
+
+
+def library_us(kernel: Kernel, device: Device) -> float:
+    """What PyTorch should take for the product, and for the pass over its result that would follow."""
+    core = kernel.core
+    assert core is not None
+    rates = {"float32": device.peaks.tf32 if core.precision in ROUNDED else device.peaks.float32}
+    compute_us = core.flops / (rates.get(core.node.dtype.name, device.peaks.float16) * LIBRARY_SHARE) / 1e6
+    short = min(core.m, core.n)
+    share = next((share for rows, share in LIBRARY_BANDWIDTH.items() if short <= rows), 1.0)
+    bytes_us = (core.bytes_read + core.node.nbytes) / device.copy_gbps / 1e3 / share
+    after = (kernel.region.bytes_moved + core.node.nbytes) / device.copy_gbps / 1e3 if kernel.region.body else 0.0
+    return LIBRARY_LAUNCH_US + max(compute_us, bytes_us) + after
 
 
 def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Routes:
@@ -64,4 +82,4 @@ def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Rou
         measured = row.library_us is not None and row.median_us is not None
         if kernel.core is not None and measured and not row.median_us <= row.library_us:  # type: ignore[operator]
             losers.add(kernel.core.node)
-    return Routes(routes.own - losers, routes.in_channels_last)
+    return replace(routes, own=routes.own - losers)

@@ -16,7 +16,7 @@ __all__ = ["TuningKey", "TuningResult", "TuningStore", "tuning_store"]
 
 T = TypeVar("T")
 
-FILE_NAME = "tuning-1.sqlite3"  # another number for another schema: old and new versions do not meet in one file
+FILE_NAME = "tuning-2.sqlite3"  # another number for another schema: old and new versions do not meet in one file
 BUSY_TIMEOUT_S = 30.0
 SCHEMA = """
 CREATE TABLE results (

@@ -7,17 +7,14 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as dataclass_fields
 from pathlib import Path
 
 from kernelwright import kernels
 from kernelwright.device import Device
 from kernelwright.generate import default_choices
-from kernelwright.generate.gemm import gemm_of
-from kernelwright.generate.generate import ranked_choices, source_of
-from kernelwright.kernels import gemm_sm90
-from kernelwright.kernels.choices import Choice, GemmConfig
-from kernelwright.kernels.pointwise import Config, CpuConfig, TileConfig
+from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.pointwise import Config, TileConfig
 from kernelwright.plan import Kernel, Plan
 from kernelwright.settings import Settings
 from kernelwright.tune.measure import library_us, measure
@@ -26,8 +23,9 @@ from kernelwright.tune.store import TuningKey, TuningStore, tuning_store
 # Configs of one kernel that are worth compiling: the cost model ranks all, and the best is among its first few.
 SHORT_LIST = 6
 
-# A product takes seconds to compile, and its model is closer.
+# A product takes seconds to compile, and its model is closer; models of different templates less so.
 GEMM_SHORT_LIST = 3
+MOST_TEMPLATES = 3
 
 # Below this many bytes a kernel takes as long as its launch, whatever its config.
 NOT_WORTH_TUNING_BYTES = 2_000_000
@@ -75,36 +73,40 @@ def tune_kernel(
     key = tuning_key(kernel, device)
     known = store.get(key)
     if known is not None:
-        fields = json.loads(known.config)
-        library = fields.pop("library_us", None)
-        return Tuned(kernel.name, read_choice(fields), known.median_us, floor, "remembered", 0, library)
+        choice, library = read_choice(known.config)
+        return Tuned(kernel.name, choice, known.median_us, floor, "remembered", 0, library)
     trials = measure(kernel, short_list(kernel, device), device, settings)
     if not trials:
         return Tuned(kernel.name, default, None, floor, "model", 0, None)
     best = min(trials, key=lambda trial: trial.median_us)
     library = library_us(kernel, device) if kernel.core is not None else None
-    fields = {**asdict(best.choice), **({} if library is None else {"library_us": library})}
-    store.put(key, json.dumps(fields, sort_keys=True), best.median_us)
+    store.put(key, choice_text(best.choice, library), best.median_us)
     return Tuned(kernel.name, best.choice, best.median_us, floor, "measured", len(trials), library)
 
 
 def floor_of(kernel: Kernel, device: Device) -> float:
     """No kernel that computes and moves this much is faster."""
-    if kernel.core is not None:
-        return gemm_sm90.floor_us(gemm_of(kernel), device)
-    return kernel.bytes_moved / device.copy_gbps / 1e3
+    return template_of(ranked_choices(kernel, device)[0]).floor_us(kernel, device)
 
 
 def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
     """The most promising configs. The model cannot tell lanes from vectors well: they differ before threads do."""
     ranked = ranked_choices(kernel, device)
     if kernel.core is not None:
-        return ranked[:GEMM_SHORT_LIST]
+        return best_of_each(ranked)
     spread: dict[Choice, Choice] = {}
     for config in ranked:
         alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
         spread.setdefault(alike, config)
     return list(spread.values())[:SHORT_LIST]
+
+
+def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
+    """The first few of all, and the first of every other template that is among the most promising."""
+    first: dict[str, Choice] = {}
+    for choice in ranked:
+        first.setdefault(template_of(choice).name, choice)
+    return list(dict.fromkeys([*ranked[:GEMM_SHORT_LIST], *list(first.values())[:MOST_TEMPLATES]]))
 
 
 def tuning_key(kernel: Kernel, device: Device) -> TuningKey:
@@ -124,7 +126,18 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:20]
 
 
-def read_choice(fields: dict[str, int]) -> Choice:
-    kinds: tuple[type[Choice], ...] = (Config, TileConfig, CpuConfig, GemmConfig)
-    kind = next(kind for kind in kinds if set(fields) == {f.name for f in dataclass_fields(kind)})
-    return kind(**fields)
+def choice_text(choice: Choice, library: float | None) -> str:
+    """A choice and the library's time as JSON, for the store."""
+    row = {"type": type_name(type(choice)), "config": asdict(choice), "library_us": library}
+    return json.dumps(row, sort_keys=True)
+
+
+def read_choice(text: str) -> tuple[Choice, float | None]:
+    row = json.loads(text)
+    kinds: dict[str, type[Choice]] = {type_name(kind): kind for template in TEMPLATES for kind in template.types}
+    return kinds[row["type"]](**row["config"]), row["library_us"]
+
+
+def type_name(kind: type[Choice]) -> str:
+    """gemm_sm90.Config, pointwise.TileConfig"""
+    return f"{kind.__module__.rpartition('.')[2]}.{kind.__name__}"

@@ -64,7 +64,7 @@ def test_other_shapes_of_the_same_kernel_are_found_newest_first(store):
 def test_the_store_lies_in_the_cache_folder(tmp_path):
     settings = read_settings({"KERNELWRIGHT_CACHE_DIR": str(tmp_path)})
     tuning_store(settings).put(KEY, CONFIG, 1.0)
-    assert [path.name for path in tmp_path.glob("*.sqlite3")] == ["tuning-1.sqlite3"]
+    assert [path.name for path in tmp_path.glob("*.sqlite3")] == ["tuning-2.sqlite3"]
 
 
 WRITER = """
