@@ -61,7 +61,7 @@ MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
 def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
     """The configs of one template that can run this product under its precision, the most promising first."""
     core = kernel.core
-    if core is None or core.precision not in allowed or core.node.dtype.name not in ITEMSIZE:
+    if core is None or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
     if epilogue_flops(kernel) <= HEAVY_EPILOGUE_FLOPS:
@@ -70,7 +70,7 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
 
 
 def epilogue_flops(kernel: Kernel) -> int:
-    return sum(SCALARS[node.fn].flops for node in kernel.region.body)
+    return sum(SCALARS[node.fn].flops for node in kernel.region.maps)
 
 
 def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Source:

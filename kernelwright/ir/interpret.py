@@ -93,7 +93,7 @@ MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Table: table_value,
     Map: map_value,
     Reduce: lambda n, v: REDUCTIONS[n.fn].torch(v[n.x], n.axes),
-    Contract: lambda n, v: torch.einsum(n.equation, v[n.a], v[n.b]),
+    Contract: lambda n, v: torch.einsum(n.equation, *(x.float() if n.wide else x for x in (v[n.a], v[n.b]))),
     Conv: conv_value,
     Opaque: opaque_value,
     Item: lambda n, v: v[n.source][n.index],

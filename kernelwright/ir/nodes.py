@@ -25,7 +25,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, dataclass_transform
 from weakref import WeakValueDictionary
 
-from .dtypes import DType, bool_, int64
+from .dtypes import DType, bool_, float32, int64
 from .reductions import REDUCTIONS
 from .scalars import SCALARS
 
@@ -201,11 +201,12 @@ class Reduce(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Contract(Node):
-    """einsum(equation, a, b) in the operands' own dtype."""
+    """einsum(equation, a, b) in the operands' own dtype; of 16-bit operands, a wide one gives its float32 sums."""
 
     a: Node
     b: Node
     equation: str
+    wide: bool = False
     shape: Shape = field(init=False, repr=False)
 
     @property
@@ -222,14 +223,14 @@ class Contract(Node):
 
     @property
     def dtype(self) -> DType:
-        return self.a.dtype
+        return float32 if self.wide else self.a.dtype
 
     @property
     def operands(self) -> tuple[Node, ...]:
         return (self.a, self.b)
 
     def rebuild(self, operands: tuple[Node, ...]) -> Node:
-        return Contract(operands[0], operands[1], self.equation)
+        return Contract(operands[0], operands[1], self.equation, self.wide)
 
     def __post_init__(self) -> None:
         a, b, result = self.labels

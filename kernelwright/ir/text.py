@@ -95,7 +95,7 @@ TEXT: Mapping[type[Node], Callable[[Any, Mapping[Node, str]], str]] = {
     Table: lambda n, _: f"table({len(n.values)} values)",
     Map: map_text,
     Reduce: lambda n, names: f"{n.fn}({names[n.x]}, axes={n.axes})",
-    Contract: lambda n, names: f"contract({n.equation}; {names[n.a]}, {names[n.b]})",
+    Contract: lambda n, names: f"contract{'_wide' * n.wide}({n.equation}; {names[n.a]}, {names[n.b]})",
     Conv: conv_text,
     Opaque: opaque_text,
     Item: lambda n, names: f"item({names[n.source]}, {n.index})",

@@ -61,11 +61,12 @@ KEEPS_LAYOUT = frozenset(
 class Placement:
     """Gives every value its buffer while it turns units into steps, one after the other."""
 
-    def __init__(self, graph: Graph, units: Sequence[Unit], routes: Routes) -> None:
+    def __init__(self, graph: Graph, units: Sequence[Unit], routes: Routes, origins: Mapping[Node, Node]) -> None:
         self.graph = graph
         self.units = units
         self.in_channels_last = routes.in_channels_last
         self.precision = routes.precision
+        self.origins = origins
         self.namer = Namer(graph)
         self.places: dict[Node, Buffer] = {}
         self.steps: list[Step] = []
@@ -185,6 +186,7 @@ class Placement:
             w=w,
             constant=isinstance(base_of(form.w), Param),
             precision=self.precision,
+            routed=self.origins[node],
         )
 
     def matrix(self, x: Node, labels: str, batch: str, rows: str, summed: str) -> Matrix:

@@ -23,6 +23,7 @@ from kernelwright.ir.nodes import (
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
+from kernelwright.plan.opened import opened
 from kernelwright.plan.placement import Placement
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
@@ -31,9 +32,9 @@ from kernelwright.plan.units import Unit, made_by
 
 def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
-    graph = prepared(graph)
-    units = ordered(graph, units_of(graph, routes.own))
-    return Placement(graph, units, routes).placed()
+    graph, origins = opened(prepared(graph), routes.own)
+    units = ordered(graph, units_of(graph, frozenset(origins)))
+    return Placement(graph, units, routes, origins).placed()
 
 
 def prepared(graph: Graph) -> Graph:

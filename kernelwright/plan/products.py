@@ -39,6 +39,7 @@ class Product:
 
     constant   w is a parameter
     precision  what it may round its operands to, as in Routes
+    routed     the node that routes name: this one, or the call that it was part of
     """
 
     node: Contract
@@ -49,7 +50,8 @@ class Product:
     a: Matrix
     w: Matrix
     constant: bool
-    precision: str = "reference"
+    precision: str
+    routed: Node
 
     @property
     def flops(self) -> int:

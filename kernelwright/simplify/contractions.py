@@ -13,7 +13,7 @@ def permute_into_labels(n: Node) -> Node | None:
             x, x_labels = unpermuted(a, a_labels)
             y, y_labels = unpermuted(b, b_labels)
             changed = x is not a or y is not b
-            return Contract(x, y, f"{x_labels},{y_labels}->{result}") if changed else None
+            return Contract(x, y, f"{x_labels},{y_labels}->{result}", n.wide) if changed else None
     return None
 
 
@@ -51,7 +51,7 @@ def drop_repeated_axes(n: Node) -> Node | None:
             if x is a and y is b:
                 return None
             left = "".join(label for label in result if label in x_labels + y_labels)
-            small = Contract(x, y, f"{x_labels},{y_labels}->{left}")
+            small = Contract(x, y, f"{x_labels},{y_labels}->{left}", n.wide)
             ones = tuple(extent if label in left else 1 for label, extent in zip(result, n.shape, strict=True))
             return small if left == result else Broadcast(Reshape(small, ones), n.shape)
     return None

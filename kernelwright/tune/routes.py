@@ -11,9 +11,11 @@ from kernelwright.generate.generate import priced_choices
 from kernelwright.ir.nodes import Contract, Graph, Node
 from kernelwright.kernels.gemm_shape import ITEMSIZE
 from kernelwright.plan import Kernel, Plan, Routes, plan, prepared
+from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
 from kernelwright.tune.layouts import faster_in_channels_last
+from kernelwright.tune.measure import pass_after_us
 from kernelwright.tune.tune import Tuned
 
 # A product is ours only if the model expects it to be faster than the library by more than the model may be wrong.
@@ -39,16 +41,22 @@ def choose_routes(
     """
     ready = prepared(graph)
     turned = faster_in_channels_last(ready, device, budget_s, settings) if precision != "ieee" else frozenset[Node]()
-    wanted = frozenset(n for n in ready.nodes() if isinstance(n, Contract) and may_be_ours(n, device))
+    wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned, precision)
     kernels = plan(graph, Routes(wanted, turned, precision)).kernels
-    ours = frozenset(k.core.node for k in kernels if k.core is not None and promising(k, device))
+    ours = frozenset(k.core.routed for k in kernels if k.core is not None and promising(k, device))
     return Routes(ours, turned, precision)
 
 
-def may_be_ours(node: Contract, device: Device) -> bool:
-    return device.kind == "cuda" and node.dtype.name in ITEMSIZE and form_of(node) is not None
+def may_be_ours(node: Node, device: Device) -> bool:
+    """Whether it is a product, or a call that is one inside, of numbers that some template multiplies."""
+    product = node if isinstance(node, Contract) else parts_of(node)
+    return device.kind == "cuda" and product is not None and is_multiplied(product)
+
+
+def is_multiplied(product: Contract) -> bool:
+    return product.a.dtype.name in ITEMSIZE and form_of(product) is not None
 
 
 def promising(kernel: Kernel, device: Device) -> bool:
@@ -61,16 +69,15 @@ def promising(kernel: Kernel, device: Device) -> bool:
 
 
 def library_us(kernel: Kernel, device: Device) -> float:
-    """What PyTorch should take for the product, and for the pass over its result that would follow."""
+    """What PyTorch should take for the product, and the pass over its result that would follow."""
     core = kernel.core
     assert core is not None
     rates = {"float32": device.peaks.tf32 if core.precision in ROUNDED else device.peaks.float32}
-    compute_us = core.flops / (rates.get(core.node.dtype.name, device.peaks.float16) * LIBRARY_SHARE) / 1e6
+    compute_us = core.flops / (rates.get(core.node.a.dtype.name, device.peaks.float16) * LIBRARY_SHARE) / 1e6
     short = min(core.m, core.n)
     share = next((share for rows, share in LIBRARY_BANDWIDTH.items() if short <= rows), 1.0)
     bytes_us = (core.bytes_read + core.node.nbytes) / device.copy_gbps / 1e3 / share
-    after = (kernel.region.bytes_moved + core.node.nbytes) / device.copy_gbps / 1e3 if kernel.region.body else 0.0
-    return LIBRARY_LAUNCH_US + max(compute_us, bytes_us) + after
+    return LIBRARY_LAUNCH_US + max(compute_us, bytes_us) + pass_after_us(kernel, device)
 
 
 def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Routes:
@@ -81,5 +88,5 @@ def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Rou
         row = rows[kernel.name]
         measured = row.library_us is not None and row.median_us is not None
         if kernel.core is not None and measured and not row.median_us <= row.library_us:  # type: ignore[operator]
-            losers.add(kernel.core.node)
+            losers.add(kernel.core.routed)
     return replace(routes, own=routes.own - losers)
