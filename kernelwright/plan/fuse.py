@@ -1,7 +1,7 @@
-"""A `Graph` comes in; groups of Maps that share one kernel go out.
+"""A `Graph` and its row groups come in; the groups of all other Maps that share one kernel go out.
 
-The graph is cut into levels by its barriers: whatever is computed in PyTorch, and views of what a kernel of ours
-computes. A node's level is the most barriers on any way from the inputs to it. Maps of one level and one shape can
+The graph is cut into levels by its barriers: whatever is computed in PyTorch, row groups, and views of what a kernel of
+ours computes. A node's level is the most barriers on any way from the inputs to it. Maps of one level and one shape can
 share a kernel without ever waiting for each other. Each Map is put on the latest level its users allow, so that a value
 is made where it is used.
 """
@@ -9,12 +9,14 @@ is made where it is used.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Shape, View
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Reduce, Shape, View
 from kernelwright.ir.rewrite import rewrite
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.plan.layouts import base_of
+from kernelwright.plan.rows import RowGroup, contracted, row_groups
 
 # Values this small are launched together even when they have nothing in common: a launch costs more than they do.
 TINY_ELEMENTS = 4096
@@ -26,18 +28,46 @@ MOST_POINTERS = 48
 CHEAP_FLOPS = 32
 
 
-def fuse(graph: Graph) -> tuple[tuple[Map, ...], ...]:
-    """Groups of Maps, each in SSA order. Cheap rank-0 Maps stand in every group that uses them."""
+@dataclass(frozen=True, slots=True)
+class Fused:
+    """Everything that kernels of ours compute, in groups, each in SSA order. Cheap rank-0 Maps stand in every group
+    that uses them."""
+
+    maps: tuple[tuple[Map, ...], ...]
+    rows: tuple[RowGroup, ...]
+
+
+def fuse(graph: Graph, own: frozenset[Node] = frozenset()) -> Fused:
+    """What shares a kernel. `own` are the products that take Maps as their epilogues."""
     users = users_of(graph)
-    levels = latest_levels(graph, users)
-    inlined = inlined_values(graph, users)
+    rows = row_groups(graph, epilogues(graph, own))
+    group_of = {node: group.members for group in rows for node in group.members}
+    pieces = list(contracted(graph.nodes(), group_of))
+    levels = latest_levels(graph, users, pieces)
+    inlined = inlined_values(graph, users) - set(group_of)
     order = {node: i for i, node in enumerate(graph.nodes())}
     families: dict[tuple[int, Shape], list[Map]] = defaultdict(list)
     for node in graph.nodes():
-        if isinstance(node, Map) and node not in inlined:
+        if isinstance(node, Map) and node not in inlined and node not in group_of:
             families[levels[node], node.shape].append(node)
     groups = [group for family in families.values() for part in connected(family) for group in split_by_pointers(part)]
-    return tuple(tuple(sorted(with_inlined(group, inlined), key=order.__getitem__)) for group in groups)
+    maps = tuple(tuple(sorted((*inlined_for(group, inlined), *group), key=order.__getitem__)) for group in groups)
+    whole = [tuple(sorted((*inlined_for(g.nodes, inlined), *g.nodes), key=order.__getitem__)) for g in rows]
+    return Fused(maps, tuple(replace(group, nodes=nodes) for group, nodes in zip(rows, whole, strict=True)))
+
+
+def epilogues(graph: Graph, own: frozenset[Node]) -> frozenset[Node]:
+    """The Maps that a product's kernel can compute before it stores: of its shape, on its level."""
+    if not own:
+        return frozenset()
+    levels = earliest_levels(contracted(graph.nodes(), {}))
+    found: set[Node] = set(own)
+    for node in graph.nodes():
+        if isinstance(node, Map):
+            cores = [x for x in node.args if x in found and x.shape == node.shape and levels[x] == levels[node]]
+            if cores:
+                found.add(node)
+    return frozenset(found)
 
 
 def users_of(graph: Graph) -> dict[Node, list[Node]]:
@@ -57,25 +87,31 @@ def ends_of(graph: Graph) -> set[Node]:
 def is_barrier(node: Node) -> bool:
     """Its operands must be in memory before it starts."""
     if isinstance(node, View):
-        return isinstance(node.x, Map)
+        return isinstance(node.x, (Map, Reduce))
     return bool(node.operands) and not isinstance(node, (Map, Item))
 
 
-def earliest_levels(graph: Graph) -> dict[Node, int]:
-    """The most barriers on any way to each node, itself included."""
+def earliest_levels(pieces: Iterable[frozenset[Node]]) -> dict[Node, int]:
+    """The most barriers on any way to each node, itself included. A row group is one barrier."""
     levels: dict[Node, int] = {}
-    for node in graph.nodes():
-        levels[node] = max((levels[x] for x in node.operands), default=0) + is_barrier(node)
+    for piece in pieces:
+        below = max((levels[x] for node in piece for x in node.operands if x not in piece), default=0)
+        for node in piece:
+            levels[node] = below + (len(piece) > 1 or is_barrier(node))
     return levels
 
 
-def latest_levels(graph: Graph, users: Mapping[Node, Sequence[Node]]) -> dict[Node, int]:
+def latest_levels(
+    graph: Graph, users: Mapping[Node, Sequence[Node]], pieces: Sequence[frozenset[Node]]
+) -> dict[Node, int]:
     """Maps moved to the latest level that their users allow; barriers and what they look at stay."""
-    levels = earliest_levels(graph)
+    levels = earliest_levels(pieces)
     ends = ends_of(graph)
-    for node in reversed(graph.nodes()):
-        if isinstance(node, Map) and node not in ends:
-            limits = [levels[u] - is_barrier(u) for u in users[node]]
+    grouped = {node for piece in pieces if len(piece) > 1 for node in piece}
+    for piece in reversed(pieces):
+        (node, *others) = piece
+        if isinstance(node, Map) and node not in ends and not others:
+            limits = [levels[u] - (u in grouped or is_barrier(u)) for u in users[node]]
             levels[node] = max(levels[node], min(limits, default=levels[node]))
     return levels
 
@@ -92,17 +128,17 @@ def inlined_values(graph: Graph, users: Mapping[Node, Sequence[Node]]) -> set[No
     return inlined
 
 
-def with_inlined(group: Sequence[Map], inlined: set[Node]) -> tuple[Map, ...]:
-    """The inlined values that the group needs, and the group."""
+def inlined_for(group: Sequence[Node], inlined: set[Node]) -> tuple[Map, ...]:
+    """The inlined values that the group needs."""
     needed: dict[Map, None] = {}
     for node in group:
         for x in inlined_under(node, inlined):
             needed.setdefault(x)
-    return (*needed, *group)
+    return tuple(needed)
 
 
-def inlined_under(node: Map, inlined: set[Node]) -> Iterator[Map]:
-    for x in node.args:
+def inlined_under(node: Node, inlined: set[Node]) -> Iterator[Map]:
+    for x in node.operands:
         if x in inlined and isinstance(x, Map):
             yield from inlined_under(x, inlined)
             yield x
@@ -158,6 +194,7 @@ def spread_cheap_values(graph: Graph) -> Graph:
             and n not in ends
             and all(isinstance(u, Broadcast) for u in users[n])
             and flops_of(n) <= CHEAP_FLOPS
+            and not is_of_rows(n)
         }
 
         def rule(node: Node, spared: set[Node] = spared) -> Node | None:
@@ -172,6 +209,19 @@ def spread_cheap_values(graph: Graph) -> Graph:
         if changed == graph:
             return graph
         graph = changed
+
+
+def is_of_rows(node: Node) -> bool:
+    """Computed from a finished reduction: once a row, in the kernel that reduced it, costs nothing."""
+    stack, seen = [node], set[Node]()
+    while stack:
+        current = stack.pop()
+        if isinstance(current, Reduce):
+            return True
+        if isinstance(current, (Map, View)) and current not in seen:
+            seen.add(current)
+            stack.extend(current.operands)
+    return False
 
 
 def flops_of(node: Node) -> int:

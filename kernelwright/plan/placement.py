@@ -17,9 +17,11 @@ from kernelwright.ir.nodes import (
     Opaque,
     Param,
     Permute,
+    Reduce,
     Shape,
     Table,
     Update,
+    View,
 )
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.joins import joins_of
@@ -28,6 +30,7 @@ from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
 from kernelwright.plan.routes import Routes
+from kernelwright.plan.rows import row_shape, squeezed
 from kernelwright.plan.steps import (
     Buffer,
     CopyBack,
@@ -73,6 +76,7 @@ class Placement:
         self.fresh: set[str] = set()
         self.done_updates: set[Update] = set()
         self.users = users_of(graph)
+        self.ends = ends_of(graph)
         self.joins = joins_of(graph, self.users)
         self.makers = makers_of(units)
         self.memory = memory_of(graph)
@@ -88,6 +92,8 @@ class Placement:
         for number, unit in enumerate(self.units):
             if unit.library is not None:
                 self.add_library(unit)
+            elif unit.axes:
+                self.add_rows(unit)
             else:
                 self.add_kernel(number, unit)
         for update in self.graph.updates:
@@ -154,7 +160,7 @@ class Placement:
         inside = {*unit.maps, unit.core}
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
-            for x in node.args:
+            for x in node.operands:
                 if x not in inside and x not in loads and not isinstance(base_of(x), Const):
                     loads[x] = self.load(x, shape)
         stored = [n for n in unit.nodes if self.is_stored(n)]
@@ -169,6 +175,29 @@ class Placement:
             stores.append((result, Layout(buffer, shape, buffer.strides, 0)))
         region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
+
+    def add_rows(self, unit: Unit) -> None:
+        """A kernel that reduces. Results are new memory: while one row is written, others may still be read."""
+        inside = set(unit.maps)
+        row = row_shape(unit.shape, unit.axes)
+        loads: dict[Node, Layout] = {}
+        for node in unit.maps:
+            for x in node.operands:
+                if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
+                    loads[x] = along_rows(self.load(x, x.shape), unit.shape, row)
+        stores: list[tuple[Node, Layout]] = []
+        for result in unit.maps:
+            if not self.is_stored(result):
+                continue
+            if result in self.joins:
+                own = self.joined(result)
+            else:
+                buffer = self.result_buffer(result, loads)
+                self.places[result] = buffer
+                own = Layout(buffer, result.shape, buffer.strides, 0)
+            stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
+        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), axes=unit.axes)
+        self.steps.append(Kernel(self.namer.kernel(unit.maps, None), region, {}))
 
     def product(self, node: Contract) -> Product:
         """The product with its operands where they lie; one that strides cannot describe is copied first."""
@@ -214,8 +243,23 @@ class Placement:
 
     def is_stored(self, node: Node) -> bool:
         """Somebody needs it who does not compute it as well: the caller, PyTorch, or another kernel."""
-        users = [self.makers[u] if isinstance(u, Map) else frozenset() for u in self.users[node]]
-        return node in ends_of(self.graph) or any(not units or units - self.makers[node] for units in users)
+        readers = self.readers(node)
+        if readers is None:
+            return True
+        users = [self.makers[u] if isinstance(u, (Map, Reduce)) else frozenset() for u in readers]
+        return any(not units or units - self.makers[node] for units in users)
+
+    def readers(self, node: Node) -> list[Node] | None:
+        """Who uses a value, directly or through views; None if the caller does."""
+        if node in self.ends:
+            return None
+        found: list[Node] = []
+        for user in self.users[node]:
+            more = self.readers(user) if isinstance(user, View) else [user]
+            if more is None:
+                return None
+            found += more
+        return found
 
     def store_buffer(
         self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
@@ -225,11 +269,15 @@ class Placement:
             if update.value is node and self.may_write_state(number, node, update, loads):
                 self.done_updates.add(update)
                 return self.places[update.target]
-        name = self.namer.kernel_result(node)
-        buffer = Buffer(name, node.shape, node.dtype, self.result_strides(node, loads))
+        buffer = self.result_buffer(node, loads)
         over = None if unit.core is not None else self.dying(number, buffer, loads, set(writes_over.values()))
         if over is not None:
             writes_over[buffer.name] = over
+        return buffer
+
+    def result_buffer(self, node: Node, loads: Mapping[Node, Layout]) -> Buffer:
+        """New memory for a result of a kernel of ours."""
+        buffer = Buffer(self.namer.kernel_result(node), node.shape, node.dtype, self.result_strides(node, loads))
         self.fresh.add(buffer.name)
         return buffer
 
@@ -245,7 +293,7 @@ class Placement:
     def result_strides(self, node: Node, loads: Mapping[Node, Layout]) -> Shape:
         """The order of the operands, if they agree on one; what is returned is contiguous, as PyTorch would have it."""
         whole = [layout.strides for layout in loads.values() if self.is_whole(layout) and layout.shape == node.shape]
-        returned = any(base_of(end) is node for end in ends_of(self.graph))
+        returned = any(base_of(end) is node for end in self.ends)
         agree = len(set(whole)) == 1 and whole[0] == channels_last(node.shape)
         return whole[0] if agree and not returned else contiguous(node.shape)
 
@@ -256,7 +304,7 @@ class Placement:
         ends = [u for u in self.graph.updates if u.value is node]
         elementwise = self.is_read_elementwise(update.target, target, loads)
         last = self.last_use.get(update.target, -1) <= number
-        read_at_end = any(update.target in self.memory[n] for n in ends_of(self.graph))
+        read_at_end = any(update.target in self.memory[n] for n in self.ends)
         return (
             only_use
             and len(ends) == 1
@@ -300,6 +348,15 @@ class Placement:
 
     def made(self, name: str, node: Node) -> Buffer:
         return Buffer(name, node.shape, node.dtype, contiguous(node.shape))
+
+
+def along_rows(layout: Layout, shape: Shape, row: Shape) -> Layout:
+    """The layout seen in a region of this shape: one value a row, in whatever shape, is repeated along it."""
+    if layout.shape == shape and shape != row:
+        return layout
+    own = iter([stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent != 1])
+    strides = tuple(next(own) if extent != 1 else 0 for extent in row) if squeezed(layout.shape) else (0,) * len(row)
+    return Layout(layout.buffer, shape, strides, layout.offset)
 
 
 def last_uses(graph: Graph, units: Sequence[Unit], memory: Mapping[Node, frozenset[Node]]) -> dict[Node, int]:

@@ -56,7 +56,11 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
     position = {node: i for i, node in enumerate(graph.nodes())}
     units: list[Unit] = []
     taken: set[Node] = set()
-    for group in fuse(graph):
+    fused = fuse(graph, own)
+    for rows in fused.rows:
+        position_of_rows = max(position[n] for n in rows.nodes)
+        units.append(Unit(position_of_rows, maps=rows.nodes, shape=rows.shape, axes=rows.axes))
+    for group in fused.maps:
         core = core_of(group, graph, own - taken)
         biased = library_bias(group, graph) if core is None else None
         if core is not None:

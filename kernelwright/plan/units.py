@@ -1,18 +1,21 @@
-"""What runs at once: a group of Maps that share a kernel, or one node that PyTorch computes."""
+"""What runs at once: a group of Maps and Reduces that share a kernel, or one node that PyTorch computes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Contract, Item, Map, Node
+from kernelwright.ir.nodes import Contract, Item, Map, Node, Reduce, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A group of Maps, by itself or after a product of ours, or one node that PyTorch computes, maybe with a bias."""
+    """A group of Maps, by itself or after a product of ours; or such a group over `shape` that reduces `axes`; or one
+    node that PyTorch computes, maybe with a bias."""
 
     position: int
-    maps: tuple[Map, ...] = ()
+    maps: tuple[Map | Reduce, ...] = ()
+    shape: Shape = ()
+    axes: Shape = ()
     core: Contract | None = None
     library: Node | None = None
     bias: Node | None = None
