@@ -44,12 +44,10 @@ def product_lines(number: int, source: Source, core: Product) -> list[str]:
     sizes = f"{f'{core.batches} x ' if core.batches > 1 else ''}{core.m} x {core.n} x {core.k}"
     functions = len(source.kernel.region.body)
     after = f", with the {functions} functions after it" if functions else ""
-    packed = "the weight is packed once and again when it changes" if core.constant else "operands are packed each call"
     return [
         f"kernel {number}  {source.formula}",
-        f"          product of {sizes}{after}",
-        "          arithmetic: float32 as pairs of float16, three tensor-core products, summed in float32 every",
-        f"          {getattr(source.choice, 'promote', 64)} of k; {packed}",
+        f"          product of {sizes}{after}, by {source.template}",
+        f"          arithmetic: {source.arithmetic}",
     ]
 
 

@@ -86,8 +86,8 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
     call = f"{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
     names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
     needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
-    template = module.HEADERS[-1]
-    return Source(kernel, gemm, choice, formula_of(kernel.region), struct, template, call, tuple(sorted(needs)))
+    formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, gemm)
+    return Source(kernel, gemm, choice, formula, struct, template, call, tuple(sorted(needs)), words)
 
 
 def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:

@@ -13,7 +13,10 @@ from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Pl
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One kernel as text: the struct, the template that runs it, the launching expression, the functions they need."""
+    """One kernel as text: the struct, the template that runs it, the launching expression, the functions they need.
+
+    `arithmetic` says how a contraction multiplies and adds, in words.
+    """
 
     kernel: Kernel
     work: Work | Gemm
@@ -23,6 +26,7 @@ class Source:
     template: str
     call: str
     needs: tuple[str, ...]
+    arithmetic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
