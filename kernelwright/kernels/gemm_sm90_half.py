@@ -61,6 +61,10 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"it multiplies two float16 or two bfloat16; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
     if not (rows_are_readable(gemm.a) and rows_are_readable(gemm.w)):
         return "the copy engine reads rows along k that start at multiples of 16 bytes; an operand has others."
+    if gemm.batches > 1 and gemm.a.batch_pitch == 0:
+        return "every batch has the same A, which the copy engine cannot say; give it as W or as one product."
+    if max(gemm.m, gemm.n, gemm.k) * gemm.batches >= 2**31:
+        return "a row number of the flattened result needs more than 31 bits."
     if (config.tile_n, config.cluster) not in REACHED:
         return f"there is no {config.tile_n}-column tile shared by {config.cluster} blocks."
     if gemm.vector % config.vector or gemm.n % config.vector:

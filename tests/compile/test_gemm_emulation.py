@@ -39,7 +39,7 @@ def headers(folder: Path) -> Path:
     return cuda
 
 
-@pytest.mark.parametrize("kernel", ["split", "gemm_simt", "gemm_skinny", "gemm_sm80", "gemm_sm90"])
+@pytest.mark.parametrize("kernel", ["split", "gemm_simt", "gemm_skinny", "gemm_sm80", "gemm_sm90", "gemm_sm90_half"])
 def test_a_kernel_run_on_the_cpu_is_exact(kernel: str, tmp_path: Path) -> None:
     toolkit = find_cuda(read_settings()).nvcc.parent.parent
     includes = [f"-I{headers(tmp_path)}", f"-I{EMULATION}", f"-I{toolkit / 'include'}"]

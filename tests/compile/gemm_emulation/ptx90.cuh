@@ -137,4 +137,35 @@ template <bool Accumulate, int Count> void wgmma_f16(float (&d)[Count], const ui
     }
 }
 
+// Both operands from shared memory: of A the rows of this lane, 16 for each warp of the warpgroup.
+template <class T, int Count> void multiply_shared(float (&d)[Count], uint64_t a, uint64_t b, int accumulate) {
+    const int lane = cpu::lane(), warp = cpu::warp() % 4;
+    auto element = [](uint64_t tile, int row, int k) {
+        T value;
+        std::memcpy(&value, at(swizzled((uint32_t)(tile << 4) + row * 128 + k * 2)), 2);
+        return (double)(float)value;
+    };
+    for (int i = 0; i < Count; i++) {
+        const int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        double sum = accumulate ? d[i] : 0.0;
+        for (int k = 0; k < 16; k++) sum += element(a, row, k) * element(b, column, k);
+        d[i] = (float)sum;
+    }
+}
+template <int Count> void wgmma_f16_shared(float (&d)[Count], uint64_t a, uint64_t b, int accumulate) {
+    multiply_shared<__half>(d, a, b, accumulate);
+}
+template <int Count> void wgmma_bf16_shared(float (&d)[Count], uint64_t a, uint64_t b, int accumulate) {
+    multiply_shared<__nv_bfloat16>(d, a, b, accumulate);
+}
+
+// --- clusters: blocks run one after the other here, so that each is a cluster of its own
+
+inline uint32_t cluster_rank() { return 0; }
+inline void cluster_sync() {}
+inline void barrier_arrive_in(uint32_t barrier, uint32_t) { barrier_arrive(barrier); }
+inline void load_box_multicast(uint32_t to, const TensorMap* map, uint32_t barrier, int x, int y, int z, uint16_t) {
+    load_box(to, map, barrier, x, y, z);
+}
+
 }  // namespace kw::ptx90
