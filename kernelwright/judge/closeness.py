@@ -7,21 +7,19 @@ from dataclasses import replace
 
 import torch
 
-from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
+from kernelwright.judge.criterion import STEADY, Yardstick, limits_for, score
 
 __all__ = ["close_to_eager"]
 
 
-def close_to_eager(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> Score | None:
-    """None if the output is as close to eager's as the yardstick of other inputs allows, else how far it is off."""
+def close_to_eager(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
+    """Whether the output is as close to eager's as the yardstick of other inputs of that kind allows.
+
+    If not, nothing is proven yet: the inputs are not those that made the yardstick. The caller asks the oracle.
+    """
     if _close_at_once(candidate, eager, own):
-        return None
-    found = score(candidate, _around(eager, own))
-    limit = limits_for(eager.dtype)
-    # Both sides are off from the truth here, and the inputs are not those that made the yardstick: four times as much.
-    if found.rms <= 4 * limit.loose_rms and found.worst <= 4 * limit.loose_worst:
-        return None
-    return None if _rounding_decides(candidate, eager, own) else found
+        return True
+    return score(candidate, _around(eager, own)).within_loose(limits_for(eager.dtype))
 
 
 def _close_at_once(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
@@ -39,14 +37,7 @@ def _around(eager: torch.Tensor, own: Yardstick) -> Yardstick:
     """Eager's answer takes the oracle's place; the condition estimate of other inputs, at its largest, the spread's."""
     flat, shape = eager.reshape(-1), tuple(eager.shape)
     if not eager.dtype.is_floating_point:
-        return replace(own, shape=shape, exact=flat, eager=flat, settled=None)
+        return replace(own, shape=shape, exact=flat, eager=flat, settled=None, jumps=STEADY)
     largest = float(own.spread.max()) if own.spread is not None and own.spread.numel() else 0.0
-    return replace(own, shape=shape, exact=flat.double(), eager=flat, spread=None, eager_rms=own.eager_rms + largest)
-
-
-def _rounding_decides(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
-    """Indices of near ties may differ; about as many as were unsettled on the inputs that made the yardstick."""
-    if eager.dtype.is_floating_point or own.settled is None:
-        return False
-    unsettled = 1 - float(own.settled.double().mean())
-    return float((candidate != eager).double().mean()) <= 3 * unsettled + 1e-3 * (unsettled > 0)
+    unit = own.eager_rms + largest
+    return replace(own, shape=shape, exact=flat.double(), eager=flat, spread=None, eager_rms=unit, jumps=STEADY)

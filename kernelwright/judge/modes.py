@@ -3,7 +3,7 @@
 Each class is a `TorchDispatchMode`: it sees every ATen operator of a forward call. The judge alone uses them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -49,14 +49,36 @@ def tf32_by_flags() -> tuple[str, ...]:
     return allowed + (products if torch.backends.cuda.matmul.allow_tf32 else ())
 
 
-def rounded(x: torch.Tensor, precision: str) -> torch.Tensor:
-    """x to the nearest number of that format, in x's own dtype."""
-    if precision == "bf16":
-        return x.to(torch.bfloat16).to(x.dtype)
-    if precision == "fp16":
-        return x.to(torch.float16).to(x.dtype)
-    bits = x.float().view(torch.int32)
-    return ((bits + 0x0FFF + ((bits >> 13) & 1)) & ~0x1FFF).view(torch.float32).to(x.dtype)  # 10 bits of mantissa
+def rounded(x: torch.Tensor, rounding: str) -> torch.Tensor:
+    """x as a number of that format, in x's own dtype."""
+    return ROUNDINGS[rounding](x)
+
+
+def _through(dtype: torch.dtype) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda x: x.to(dtype).to(x.dtype)
+
+
+def _kept_bits(bits: int, *, nearest: bool) -> Callable[[torch.Tensor], torch.Tensor]:
+    """float32 with `bits` bits of mantissa; the rest is rounded to the nearest, or cut off."""
+    dropped = 23 - bits
+    half, mask = (1 << (dropped - 1)) - 1, ~((1 << dropped) - 1)
+
+    def keep(x: torch.Tensor) -> torch.Tensor:
+        raw = x.float().contiguous().view(torch.int32)
+        up = half + ((raw >> dropped) & 1) if nearest else 0
+        kept = ((raw + up) & mask).view(torch.float32)
+        return torch.where(torch.isfinite(x), kept.to(x.dtype), x)
+
+    return keep
+
+
+ROUNDINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "tf32": _kept_bits(10, nearest=True),
+    "tf32 cut off": _kept_bits(10, nearest=False),
+    "fp16": _through(torch.float16),
+    "bf16": _through(torch.bfloat16),
+    "bf16 cut off": _kept_bits(7, nearest=False),
+}
 
 
 class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]

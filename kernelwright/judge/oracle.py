@@ -14,17 +14,25 @@ import torch
 from torch import nn
 
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
-from kernelwright.judge.criterion import Yardstick, unit_roundoff, yardstick
-from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, tf32_by_flags
+from kernelwright.judge.criterion import Jumps, Yardstick, unit_roundoff, yardstick
+from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rounded, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.worker import state_of
 
 __all__ = ["Answers", "Oracle", "Truth"]
 
 Leaves = list[torch.Tensor]
-PERTURBATION = (
-    2.0**-24
-)  # small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards
+# Small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards.
+PERTURBATION = 2.0**-24
+# Where inputs that move by 32 roundings move an element 50 times as far as they should, rounding decides something:
+# which of two is larger, on which side of a step. Near ties swap in every other draw, so that 24 catch what swaps.
+SHOVE = 32
+OUT_OF_PROPORTION = 50.0
+LEAST_JUMP = 256.0  # roundings of the output: less is forgiven anyway
+STRANGE = 1000.0
+FIRST_SHOVES, MORE_SHOVES = 4, 20
+# For each element at which eager jumps and no draw does, a candidate may jump at four, in outputs of thousands.
+SPARED_FOR_EACH, SPARED_SHARE = 4, 1024
 SMALL = 256  # outputs with fewer elements show too little of eager's error: it is pooled over more draws
 
 
@@ -90,7 +98,7 @@ class Oracle:
         return answers if mode.used else None
 
     def in_format(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers | None:
-        """The reference with everything in float16 or bfloat16; None if that does not run, or overflows."""
+        """The reference with everything in float16 or bfloat16; None if that does not run."""
         dtype = {"fp16": torch.float16, "bf16": torch.bfloat16}[precision]
 
         def narrow(x: torch.Tensor) -> torch.Tensor:
@@ -103,19 +111,38 @@ class Oracle:
             )
         except RuntimeError:
             return None
-        finite = all(bool(torch.isfinite(t).all()) for row in answers.calls for t in row if t.is_floating_point())
-        return answers if finite else None
+        finally:
+            self._loaded.pop(id(model), None)
+        return answers
 
-    def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Truth:
-        """The yardsticks of a row of calls."""
+    def from_rounded(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers:
+        """The reference as it is, on inputs and weights rounded to a format."""
+
+        def narrow(x: torch.Tensor) -> torch.Tensor:
+            return rounded(x, precision) if x.is_floating_point() else x
+
+        return self._run(
+            self.model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
+        )
+
+    def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, *, thorough: bool = False) -> Truth:
+        """The yardsticks of a row of calls.
+
+        `thorough` looks for elements that jump: asked for where a candidate fails, and where eager itself jumped.
+        """
         tape: list[Any] = []
         with self._flags(), self._taped(tape):
             eager = self._run(self.model, state, calls, seed)
         exact = self._exact(state, calls, seed, tape)
         spread = Spread(exact, eager)
         for _ in range(self.draws):
-            spread.add(self._exact(_nudged_state(state), _nudged(calls), seed, tape))
-        pooled = self._pooled_errors(state, calls, seed, tape, eager)
+            spread.add(self._exact(*_moved(state, calls, _nudge), seed, tape))
+        if thorough or spread.suspicious():
+            for _ in range(FIRST_SHOVES):
+                spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
+            for _ in range(MORE_SHOVES if spread.jumps() else 0):
+                spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
+        pooled = self._pooled_errors(state, calls, seed, tape, spread)
         allowed = self._allowed_errors(state, calls, seed, exact)
         rows = [
             [
@@ -188,11 +215,11 @@ class Oracle:
         }
 
     def _pooled_errors(
-        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any], eager: Answers
+        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any], spread: "Spread"
     ) -> list[list[float]]:
         """Eager's rms error over inputs one rounding away: a scalar that eager happens to get right proves nothing."""
-        totals = [[0.0 for _ in row] for row in eager.calls]
-        if not any(leaf.numel() < SMALL and leaf.is_floating_point() for row in eager.calls for leaf in row):
+        totals = [[0.0 for _ in row] for row in spread.calls]
+        if not any(m.eager.numel() < SMALL and m.settled is None for row in spread.calls for m in row):
             return totals
         draws = max(2 * self.draws, 4)
         for _ in range(draws):
@@ -203,7 +230,8 @@ class Oracle:
             for i, row in enumerate(found.calls):
                 for j, leaf in enumerate(row):
                     if leaf.numel() < SMALL and leaf.is_floating_point():
-                        totals[i][j] += _rms(leaf.double() - exact.calls[i][j]) ** 2
+                        gap = leaf.double() - exact.calls[i][j]
+                        totals[i][j] += _rms(torch.where(spread.calls[i][j].free(), 0.0, gap)) ** 2
         return [[math.sqrt(total / draws) for total in row] for row in totals]
 
     def _allowed_errors(
@@ -270,39 +298,122 @@ class Spread:
             if self._exact.state[name] is not tensor:
                 self.state[name].add(tensor)
 
+    def shove(self, draw: Answers) -> None:
+        for moves_row, row in zip(self.calls, draw.calls, strict=True):
+            for moves, leaf in zip(moves_row, row, strict=True):
+                moves.shove(leaf)
+
+    def suspicious(self) -> bool:
+        return any(moves.suspicious() for row in self.calls for moves in row)
+
+    def jumps(self) -> bool:
+        return any(moves.jumps() for row in self.calls for moves in row)
+
 
 class _Moves:
     def __init__(self, exact: torch.Tensor, eager: torch.Tensor) -> None:
         self.exact = exact
         self.draws = 0
         self.squares: torch.Tensor | None = None
+        self.low: torch.Tensor | None = None
+        self.high: torch.Tensor | None = None
         self.settled = None if eager.is_floating_point() else (exact == eager).reshape(-1)
+        self.flips = 0 if self.settled is None else self.settled.numel() - int(self.settled.sum())
         self.eager = eager
 
     def add(self, moved: torch.Tensor) -> None:
         self.draws += 1
         if self.settled is not None:
-            self.settled &= (moved == self.eager).reshape(-1)
+            self._settle(moved)
             return
         square = (moved.double() - self.exact.double()).square_()
         self.squares = square if self.squares is None else self.squares.add_(square)
 
-    def rms(self, dtype: torch.dtype) -> torch.Tensor | None:
+    def shove(self, moved: torch.Tensor) -> None:
+        if self.settled is not None:
+            self._settle(moved)
+            return
+        wide, exact = moved.double(), self.exact.double()
+        self.low = torch.minimum(exact if self.low is None else self.low, wide)
+        self.high = torch.maximum(exact if self.high is None else self.high, wide)
+
+    def _settle(self, moved: torch.Tensor) -> None:
+        assert self.settled is not None
+        same = (moved == self.eager).reshape(-1)
+        self.settled &= same
+        self.flips = max(self.flips, same.numel() - int(same.sum()))
+
+    def rms(self) -> torch.Tensor | None:
         """Scaled from the perturbation that was made to the dtype's own roundoff."""
         if self.squares is None:
             return None
-        moved = (self.squares / self.draws).sqrt_().mul_(unit_roundoff(dtype) / PERTURBATION)
+        moved = (self.squares / self.draws).sqrt_().mul_(unit_roundoff(self.eager.dtype) / PERTURBATION)
         return torch.nan_to_num_(moved, nan=0.0, posinf=0.0)
+
+    def suspicious(self) -> bool:
+        """Whether eager, or a small move, is off out of proportion somewhere: a jump, or a bad condition."""
+        if self.settled is not None:
+            return not bool(self.settled.all())
+        moved = self.rms()
+        if moved is None or not moved.numel():
+            return False
+        return bool(self.outliers().any()) or float((moved / self._unit()).max()) > STRANGE
+
+    def jumps(self) -> bool:
+        return bool(self.caught().any()) if self.settled is None else not bool(self.settled.all())
+
+    def caught(self) -> torch.Tensor:
+        """The elements that were seen to jump."""
+        if self.low is None or self.high is None:
+            return torch.zeros((), dtype=torch.bool, device=self.exact.device)
+        return self._beyond(torch.maximum(self.high - self.exact, self.exact - self.low))
+
+    def free(self) -> torch.Tensor:
+        """The elements that jump: seen to, or eager did and others were seen to."""
+        caught = self.caught()
+        return caught | self.outliers() if bool(caught.any()) else caught
+
+    def outliers(self) -> torch.Tensor:
+        """The elements at which eager jumped."""
+        return self._beyond(self.eager.double() - self.exact.double())
+
+    def _beyond(self, gap: torch.Tensor) -> torch.Tensor:
+        moved = self.rms()
+        proportion = _typical(self.eager, self.exact) + (0 if moved is None else SHOVE * moved)
+        return gap.abs() > OUT_OF_PROPORTION * proportion + LEAST_JUMP * self._unit()
+
+    def _unit(self) -> torch.Tensor:
+        """One rounding of each element, or of one of the usual size."""
+        exact = torch.nan_to_num(self.exact.double(), nan=0.0, posinf=0.0, neginf=0.0)
+        return unit_roundoff(self.eager.dtype) * (exact.abs() + _rms(exact)) + torch.finfo(torch.float64).tiny
 
 
 def _yardstick(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves, pooled: float, allowed: float) -> Yardstick:
     if not eager.is_floating_point():
-        return yardstick(eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0)
-    spread = moves.rms(eager.dtype)
+        return yardstick(
+            eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0, jumps=Jumps(flips=moves.flips)
+        )
+    spread = moves.rms()
     if eager.dtype is torch.float64 and spread is not None:
         # The oracle is no better than eager here; what rounding can do is all there is to go by.
         pooled = max(pooled, 4 * _rms(spread))
-    return yardstick(eager, exact.double(), spread, None, pooled_rms=pooled, allowance_rms=allowed)
+    jumps = _jumps(eager, exact, moves)
+    if spread is not None and jumps.low is not None and jumps.high is not None:
+        spread = torch.where((jumps.low != jumps.high).reshape(spread.shape), 0.0, spread)  # it moved by the jump
+    return yardstick(eager, exact.double(), spread, None, pooled_rms=pooled, allowance_rms=allowed, jumps=jumps)
+
+
+def _jumps(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves) -> Jumps:
+    """Between which answers an element that jumps may lie; everywhere else, the exact one."""
+    caught = moves.caught()
+    if moves.low is None or moves.high is None or not bool(caught.any()):
+        return Jumps()
+    e, g, free = eager.double(), exact.double(), moves.free()
+    low = torch.where(free, torch.minimum(moves.low, e), g)
+    high = torch.where(free, torch.maximum(moves.high, e), g)
+    missed = int((free & ~caught).sum())
+    spared = min(SPARED_FOR_EACH * missed, eager.numel() // SPARED_SHARE)
+    return Jumps(low=low.reshape(-1), high=high.reshape(-1), spared=spared)
 
 
 def _weight_versions(model: nn.Module) -> dict[str, int]:
@@ -320,6 +431,13 @@ def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(-1).view(torch.uint8) if x.numel() else x
 
 
+def _typical(eager: torch.Tensor, exact: torch.Tensor) -> float:
+    """Eager's usual error: the median, for the rms may be one element's that jumped."""
+    step = max(1, eager.numel() // 1_000_000)
+    gap = torch.nan_to_num((eager.reshape(-1)[::step].double() - exact.reshape(-1)[::step].double()).abs())
+    return float(gap.median()) if gap.numel() else 0.0
+
+
 def _rms(x: torch.Tensor) -> float:
     finite = torch.nan_to_num(x.double(), nan=0.0, posinf=0.0, neginf=0.0)
     return float(finite.square().mean().sqrt()) if x.numel() else 0.0
@@ -335,12 +453,11 @@ def _widened(x: torch.Tensor) -> torch.Tensor:
     return x.double() if x.is_floating_point() else x
 
 
-def _nudged(calls: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    return [_mapped(args, _nudge) for args in calls]
-
-
-def _nudged_state(state: State) -> State:
-    return {name: _nudge(t) for name, t in state.items()}
+def _moved(
+    state: State, calls: Sequence[tuple[Any, ...]], move: Callable[[torch.Tensor], torch.Tensor]
+) -> tuple[State, list[tuple[Any, ...]]]:
+    """Weights and inputs, each moved a little."""
+    return {name: move(t) for name, t in state.items()}, [_mapped(args, move) for args in calls]
 
 
 def _nudge(x: torch.Tensor) -> torch.Tensor:
@@ -349,6 +466,14 @@ def _nudge(x: torch.Tensor) -> torch.Tensor:
         return x
     signs = torch.randint(0, 2, x.shape, device=x.device, dtype=torch.int8) * 2 - 1
     return x.double() * (1 + PERTURBATION * signs)
+
+
+def _shove(x: torch.Tensor) -> torch.Tensor:
+    """x * (1 + SHOVE u r) with r from -1 to 1, in float64; u is the dtype's own roundoff, at most float32's"""
+    if not x.is_floating_point():
+        return x
+    amount = SHOVE * min(unit_roundoff(x.dtype), PERTURBATION)
+    return x.double() * (1 + amount * (2 * torch.rand(x.shape, device=x.device, dtype=torch.float64) - 1))
 
 
 def _neighbour(x: torch.Tensor) -> torch.Tensor:

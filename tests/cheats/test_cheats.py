@@ -58,6 +58,8 @@ CHEATS = (
     cheat("x32_writes_outside", "rectify", V.MEMORY_VIOLATION),
     cheat("x38_forged_answer", "rectify", V.INCORRECT, V.TAMPERING),
     cheat("x41_folded_weights", "linear", V.INCORRECT),
+    cheat("x45_coarse_while_timed", "matmul", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
+    cheat("x46_garbage_at_near_ties", "sort", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (

@@ -27,6 +27,7 @@ HONEST = (
     ("dropout_same_generator", "dropout"),
     ("dropout_own_numbers", "dropout"),
     ("argmax_of_ties", "argmax"),
+    ("sort_with_other_rounding", "sort"),
     ("subclass_in_file", "linear"),
     ("renamed_weights", "linear"),
 )
@@ -34,6 +35,7 @@ ALMOST = (
     ("batchnorm_forgets", "batchnorm"),
     ("dropout_left_out", "dropout"),
     ("argmax_off_by_one", "argmax"),
+    ("sort_off_by_one", "sort"),
 )
 
 

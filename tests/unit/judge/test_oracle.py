@@ -1,10 +1,12 @@
 """The oracle: float64 for any model, random numbers replayed, running statistics followed."""
 
+import math
 from pathlib import Path
 
 import pytest
 import torch
 
+from kernelwright.judge.criterion import Yardstick, limits_for, score
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import copied_state, open_reference
 from kernelwright.load import Problem
@@ -92,3 +94,69 @@ def test_indices_are_settled_unless_rounding_decides_them():
     clear, tied = torch.rand(6, 8), torch.ones(6, 8)
     assert bool(oracle.truth(state, [(clear,)], 0).calls[0][0].settled.all())
     assert not bool(oracle.truth(state, [(tied,)], 0).calls[0][0].settled.all())
+
+
+# --- elements that jump
+
+
+STEP = FORWARD.format("torch.where(x.sum(1, keepdim=True) > 4, x + 10, x)")
+SORTED = FORWARD.format("torch.sort(torch.tanh(x), 1)[1].float() / 100 + torch.sort(torch.tanh(x), 1)[0]")
+
+
+def thorough(body: str, inputs: str) -> tuple[Yardstick, torch.Tensor]:
+    oracle, args, state = oracle_for(body, inputs)
+    return oracle.truth(state, [args], 0, thorough=True).calls[0][0], args[0]
+
+
+def right(yard: Yardstick, candidate: torch.Tensor) -> bool:
+    return score(candidate, yard).within_loose(limits_for(yard.dtype))
+
+
+def test_a_smooth_model_has_no_jumps():
+    for expression in ("torch.softmax(x, 1)", "torch.relu(x - 0.5)", "x.max(1).values", "(x @ x.T).exp()"):
+        yard, _ = thorough(FORWARD.format(expression), "[torch.rand(64, 64)]")
+        assert yard.jumps.low is None, expression
+
+
+def test_near_ties_may_swap_and_nothing_else_may():
+    torch.manual_seed(0)
+    yard, x = thorough(SORTED, "[torch.randn(16, 4096)]")
+    assert yard.jumps.low is not None
+    free = yard.jumps.low != yard.jumps.high
+    assert 0 < float(free.double().mean()) < 0.2
+    assert right(yard, yard.eager)
+    other = torch.sort(torch.expm1(2 * x) / (torch.expm1(2 * x) + 2), 1)  # tanh, rounded differently
+    assert bool((other[1].float() != torch.sort(torch.tanh(x), 1)[1].float()).any())
+    assert right(yard, other[1].float() / 100 + torch.sort(torch.tanh(x), 1)[0])
+    wrong = yard.eager.clone()
+    wrong[torch.nonzero(~free)[17]] += 0.01
+    assert not right(yard, wrong)
+
+
+def test_an_element_that_jumps_lies_between_the_answers_that_were_seen():
+    yard, _ = thorough(STEP, "[torch.full((6, 8), 0.5)]")  # every row's sum is the threshold itself
+    assert bool((yard.jumps.low != yard.jumps.high).all())
+    for value, passes in ((0.5, True), (10.5, True), (11.5, False), (-0.5, False), (math.nan, False)):
+        assert right(yard, torch.full((6, 8), value)) is passes, value
+
+
+def test_a_jump_of_eagers_own_does_not_loosen_the_yardstick_elsewhere():
+    body = FORWARD.format("torch.where(x.float() * 3 > 0.3, x + 1000, x)")
+    torch.manual_seed(1)
+    oracle, (x,), state = oracle_for(body, "[torch.rand(64, 64)]")
+    x[5, 5] = 0.1  # in float32 three times this is more than 0.3, in float64 less
+    x[5, 6] = torch.nextafter(torch.tensor(0.1), torch.tensor(0.0))
+    yard = oracle.truth(state, [(x,)], 0).calls[0][0]
+    wrong = yard.eager.clone()
+    wrong[0] *= 1.001
+    assert yard.eager_rms < 1e-3
+    assert not right(yard, wrong)
+
+
+def test_indices_are_free_in_no_more_places_than_rounding_moves():
+    torch.manual_seed(2)
+    yard, _ = thorough(FORWARD.format("torch.sort(x, 1)[1]"), "[torch.rand(4, 60_000)]")
+    assert not bool(yard.settled.all())
+    assert right(yard, yard.eager)
+    garbage = torch.where(yard.settled, yard.eager, 0)
+    assert not right(yard, garbage) or int((~yard.settled).sum()) <= 2 * yard.jumps.flips + 4

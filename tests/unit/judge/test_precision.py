@@ -1,0 +1,95 @@
+"""Reduced precision is a claim that needs evidence: an error of the right size is not enough."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.judge.correctness import Trial, Tried, arguments_of, passes
+from kernelwright.judge.criterion import score
+from kernelwright.judge.families import FAMILIES
+from kernelwright.judge.modes import rounded
+from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.precision import reduced_precision
+from kernelwright.judge.reference import copied_state, open_reference
+from kernelwright.load import Problem
+
+HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n\nclass Model(nn.Module):\n"
+MEAN = "    def forward(self, a, b):\n        return torch.mean((a - b) ** 2)\n"
+PRODUCT = "    def forward(self, a, b):\n        return a @ b\n"
+TWO = "    def forward(self, a, b):\n        return torch.relu(a @ b) @ b\n"
+INPUTS = "def get_inputs():\n    return [torch.rand({0}, {1}), torch.rand({0}, {1})]\n"
+
+Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def named(forward: str, sizes: tuple[int, int], compute: Compute, seed: int, families: int = 5) -> str:
+    """What the judge calls a candidate that computes so, after trials of some families."""
+    source = HEAD + forward + INPUTS.format(*sizes)
+    reference = open_reference(Problem("small", source, Path("small.py")), torch.device("cpu"))
+    model = reference.construct(1)
+    oracle, state = Oracle(reference, model, "reference", draws=2), copied_state(model)
+    tried = []
+    for number, family in enumerate(FAMILIES[:families]):
+        trial = Trial(family, 100 * seed + number, True)
+        args = arguments_of(trial, reference)
+        yards = oracle.truth(state, [args], 0).calls[0]
+        answer = compute(*args)
+        tried.append(Tried(trial, state, 0, args, yards, [score(answer, yards[0])], (answer,)))
+    assert not all(map(passes, tried)), "the candidate passes"
+    return reduced_precision(tried, oracle)
+
+
+def half(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    rows = a.shape[0] // 2
+    return torch.mean((a[:rows] - b[:rows]) ** 2)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_half_of_the_data_is_never_called_reduced_precision(seed: int):
+    assert named(MEAN, (128, 65), half, seed) == ""
+    assert named(MEAN, (128, 65), half, seed, families=1) == ""
+
+
+@pytest.mark.parametrize("precision", ["tf32", "tf32 cut off", "fp16", "bf16", "bf16 cut off"])
+def test_rounded_operands_of_a_product_are_named(precision: str):
+    compute = lambda a, b: rounded(a, precision) @ rounded(b, precision)
+    assert named(PRODUCT, (64, 64), compute, 1) in (precision.split()[0], *(["tf32"] if precision == "fp16" else []))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_product_in_a_narrow_type_is_named_even_where_it_overflows(dtype: torch.dtype):
+    compute = lambda a, b: (a.to(dtype) @ b.to(dtype)).float()
+    found = named(PRODUCT, (96, 96), compute, 2, families=len(FAMILIES))
+    assert found == {torch.float16: "fp16", torch.bfloat16: "bf16"}[dtype]
+
+
+def test_one_of_two_products_in_a_lower_precision_is_named():
+    compute = lambda a, b: torch.relu(rounded(a, "bf16") @ rounded(b, "bf16")) @ b
+    assert named(TWO, (64, 64), compute, 3) == "bf16"
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_a_mean_over_narrow_inputs_is_named(dtype: torch.dtype):
+    compute = lambda a, b: torch.mean((a.to(dtype).float() - b.to(dtype).float()) ** 2)
+    assert named(MEAN, (128, 65), compute, 4, families=len(FAMILIES)) in ("tf32", "fp16", "bf16")
+
+
+@pytest.mark.parametrize("factor", [1 - 5e-4, 1 + 5e-4, 1 - 2e-3, 1 + 1e-2])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_wrong_factor_is_not_called_reduced_precision(factor: float, seed: int):
+    assert named(PRODUCT, (64, 64), lambda a, b: (a @ b) * factor, seed, families=len(FAMILIES)) == ""
+
+
+@pytest.mark.parametrize("relative", [1e-5, 1e-4, 1e-3])
+def test_noise_of_the_right_size_is_not_called_reduced_precision(relative: float):
+    def noisy(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        right = a @ b
+        return right + relative * right.square().mean().sqrt() * torch.randn_like(right)
+
+    assert named(PRODUCT, (64, 64), noisy, 5) == ""
+
+
+def test_a_missing_product_is_not_called_reduced_precision():
+    assert named(PRODUCT, (64, 64), lambda a, b: a[:, :-1] @ b[:-1], 6) == ""
