@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.generate import Program, Source
-from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque, Reduce
+from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque, Reduce, Scan
 from kernelwright.load import Problem
 from kernelwright.plan import Library, Product
 from kernelwright.plan.layouts import base_of
@@ -51,7 +51,7 @@ def product_lines(number: int, source: Source, core: Product) -> list[str]:
     ]
 
 
-def eager_bytes(node: Map | Reduce) -> int:
+def eager_bytes(node: Map | Reduce | Scan) -> int:
     """What the operator moves by itself: its tensor operands in, its result out."""
     operands = {base_of(x): x.nbytes for x in node.operands if not isinstance(base_of(x), Const)}
     return node.nbytes + sum(min(x.nbytes, seen) if is_tensor(x) else 0 for x, seen in operands.items())

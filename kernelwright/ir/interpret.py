@@ -26,6 +26,7 @@ from .nodes import (
     Permute,
     Reduce,
     Reshape,
+    Scan,
     Slice,
     Symbol,
     Table,
@@ -35,6 +36,9 @@ from .reductions import REDUCTIONS
 from .scalars import SCALARS
 
 Leaves = Mapping[Node, torch.Tensor]
+
+# What a running sum or product starts from.
+IDENTITIES = {"sum": 0, "prod": 1}
 
 
 def interpret(graph: Graph, inputs: Sequence[torch.Tensor], state: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
@@ -65,6 +69,17 @@ def map_value(node: Map, values: Mapping[Node, Any]) -> torch.Tensor:
     return SCALARS[node.fn].torch(*args)
 
 
+def scan_value(node: Scan, values: Mapping[Node, Any]) -> torch.Tensor:
+    x = values[node.x].flip(node.axis) if node.reverse else values[node.x]
+    running = REDUCTIONS[node.fn].scan
+    assert running is not None, f"{node.fn} has no running form"
+    result = running(x, node.axis)
+    if node.exclusive:
+        nothing = torch.full_like(result.narrow(node.axis, 0, min(1, result.shape[node.axis])), IDENTITIES[node.fn])
+        result = torch.cat([nothing, result.narrow(node.axis, 0, max(0, result.shape[node.axis] - 1))], node.axis)
+    return result.flip(node.axis) if node.reverse else result
+
+
 def conv_value(node: Conv, values: Mapping[Node, Any]) -> torch.Tensor:
     x, weight = values[node.x], values[node.weight]
     geometry = (list(node.stride), list(node.padding), list(node.dilation))
@@ -93,6 +108,7 @@ MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Table: table_value,
     Map: map_value,
     Reduce: lambda n, v: REDUCTIONS[n.fn].torch(v[n.x], n.axes),
+    Scan: scan_value,
     Contract: lambda n, v: torch.einsum(n.equation, *(x.float() if n.wide else x for x in (v[n.a], v[n.b]))),
     Conv: conv_value,
     Opaque: opaque_value,

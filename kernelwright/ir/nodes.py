@@ -6,6 +6,7 @@
               Table          a small constant tensor written in forward()
     compute   Map            one scalar function (scalars.py) on operands of one shape; rank-0 operands are spread
               Reduce         one reduction (reductions.py) over some axes, which stay with extent 1
+              Scan           the reductions of all beginnings of an axis: a running sum, product or extreme
               Contract       a sum of products of two tensors, as an einsum equation
               Conv           a convolution without its bias
               Opaque         a PyTorch operator we do not look into; it runs in PyTorch
@@ -192,11 +193,50 @@ class Reduce(Node):
 
     def __post_init__(self) -> None:
         in_order = list(self.axes) == sorted(set(self.axes)) and set(self.axes) <= set(range(len(self.x.shape)))
-        assert self.axes and in_order, f"{self.fn} over axes {self.axes} of {self.x.shape}"
+        assert self.axes, f"{self.fn} over no axes"
+        assert in_order, f"{self.fn} over axes {self.axes} of {self.x.shape}"
         assert self.count > 0, f"{self.fn} of nothing: {self.x.shape} over {self.axes}"
         assert self.x.dtype.kind in REDUCTIONS[self.fn].accepts, f"{self.fn} of {self.x.dtype}"
         shape = tuple(1 if axis in self.axes else extent for axis, extent in enumerate(self.x.shape))
         object.__setattr__(self, "shape", shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan(Node):
+    """fn over x[..., 0 .. i, ...] along `axis`, for each i; with `reverse`, over x[..., i .. last, ...].
+
+    `exclusive` leaves out element i itself, so that the first result is what fn gives of nothing.
+    """
+
+    fn: str
+    x: Node
+    axis: int
+    reverse: bool = False
+    exclusive: bool = False
+
+    @property
+    def axes(self) -> Shape:
+        return (self.axis,)
+
+    @property
+    def shape(self) -> Shape:
+        return self.x.shape
+
+    @property
+    def dtype(self) -> DType:
+        return int64 if REDUCTIONS[self.fn].result == "int64" else self.x.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.x,)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return replace(self, x=operands[0])
+
+    def __post_init__(self) -> None:
+        assert REDUCTIONS[self.fn].scan is not None, f"{self.fn} has no running form"
+        assert 0 <= self.axis < len(self.x.shape), f"{self.fn} along axis {self.axis} of {self.x.shape}"
+        assert self.x.dtype.kind in REDUCTIONS[self.fn].accepts, f"{self.fn} of {self.x.dtype}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

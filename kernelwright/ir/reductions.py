@@ -29,6 +29,7 @@ class Reduction:
     accepts: frozenset[Kind]
     flops: int = 1
     result: Literal["same", "int64"] = "same"
+    scan: Callable[[Tensor, int], Tensor] | None = None  # the running form, if there is one
 
 
 def _torch() -> Any:
@@ -79,11 +80,21 @@ FLOATS: frozenset[Kind] = frozenset({"float"})
 
 REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
     {
-        "sum": Reduction(lambda x, axes: _torch().sum(x, dim=axes, keepdim=True, dtype=x.dtype), "Sum", NUMBERS),
-        "prod": Reduction(_product, "Product", NUMBERS),
+        "sum": Reduction(
+            lambda x, axes: _torch().sum(x, dim=axes, keepdim=True, dtype=x.dtype),
+            "Sum",
+            NUMBERS,
+            scan=lambda x, axis: _torch().cumsum(x, axis, dtype=x.dtype),
+        ),
+        "prod": Reduction(_product, "Product", NUMBERS, scan=lambda x, axis: _torch().cumprod(x, axis, dtype=x.dtype)),
         # NaN counts as larger and as smaller than every number. Of booleans, the larger is `any`, the smaller `all`.
-        "max": Reduction(_largest, "Largest", ORDERED),
-        "min": Reduction(lambda x, axes: _torch().amin(x, dim=axes, keepdim=True), "Smallest", ORDERED),
+        "max": Reduction(_largest, "Largest", ORDERED, scan=lambda x, axis: _torch().cummax(x, axis).values),
+        "min": Reduction(
+            lambda x, axes: _torch().amin(x, dim=axes, keepdim=True),
+            "Smallest",
+            ORDERED,
+            scan=lambda x, axis: _torch().cummin(x, axis).values,
+        ),
         "argmax": Reduction(_position("argmax"), "LargestAt", NUMBERS, 2, "int64"),
         "argmin": Reduction(_position("argmin"), "SmallestAt", NUMBERS, 2, "int64"),
         # sum((x - mean(x)) ** 2), in one pass

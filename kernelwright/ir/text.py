@@ -21,6 +21,7 @@ from .nodes import (
     Permute,
     Reduce,
     Reshape,
+    Scan,
     Slice,
     Symbol,
     Table,
@@ -68,6 +69,11 @@ def map_text(node: Map, names: Mapping[Node, str]) -> str:
     return f"{node.fn}({args})" if node.to is None else f"cast({args}, {node.to.name})"
 
 
+def scan_text(node: Scan, names: Mapping[Node, str]) -> str:
+    ways = [way for way in ("reverse", "exclusive") if getattr(node, way)]
+    return f"running_{node.fn}({', '.join([names[node.x], f'axis={node.axis}', *ways])})"
+
+
 def conv_text(node: Conv, names: Mapping[Node, str]) -> str:
     kind = "conv_transpose" if node.transposed else "conv"
     output = f", output_padding={node.output_padding}" if node.transposed else ""
@@ -95,6 +101,7 @@ TEXT: Mapping[type[Node], Callable[[Any, Mapping[Node, str]], str]] = {
     Table: lambda n, _: f"table({len(n.values)} values)",
     Map: map_text,
     Reduce: lambda n, names: f"{n.fn}({names[n.x]}, axes={n.axes})",
+    Scan: scan_text,
     Contract: lambda n, names: f"contract{'_wide' * n.wide}({n.equation}; {names[n.a]}, {names[n.b]})",
     Conv: conv_text,
     Opaque: opaque_text,

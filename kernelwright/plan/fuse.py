@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Reduce, Shape, View
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Reduce, Scan, Shape, View
 from kernelwright.ir.rewrite import rewrite
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.plan.layouts import base_of
@@ -87,7 +87,7 @@ def ends_of(graph: Graph) -> set[Node]:
 def is_barrier(node: Node) -> bool:
     """Its operands must be in memory before it starts."""
     if isinstance(node, View):
-        return isinstance(node.x, (Map, Reduce))
+        return isinstance(node.x, (Map, Reduce, Scan))
     return bool(node.operands) and not isinstance(node, (Map, Item))
 
 

@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 
-from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Map, Node, Opaque, Param, Reduce, View
+from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Map, Node, Opaque, Param, Reduce, Scan, View
 from kernelwright.plan.layouts import base_of
 
 # Names the emitted forward() uses itself.
@@ -72,7 +72,7 @@ class Namer:
         """The result of the model is `y`; anything else is named after the last function."""
         if len(self.outputs) == 1 and base_of(self.outputs[0]) is node:
             return self.unique("y")
-        if not isinstance(node, (Map, Reduce)):
+        if not isinstance(node, (Map, Reduce, Scan)):
             return self.unique("product")
         return self.unique(node.fn if node.fn != "identity" else "copy")
 
@@ -83,7 +83,7 @@ class Namer:
     def view(self, node: Node) -> str:
         return self.unique("dense" if isinstance(node, View) else "table")
 
-    def kernel(self, maps: Sequence[Map | Reduce], core: Node | None) -> str:
+    def kernel(self, maps: Sequence[Map | Reduce | Scan], core: Node | None) -> str:
         """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu."""
         if core is not None:
             return self.unique("_".join(["gemm", *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")

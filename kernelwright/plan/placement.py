@@ -18,6 +18,7 @@ from kernelwright.ir.nodes import (
     Param,
     Permute,
     Reduce,
+    Scan,
     Shape,
     Table,
     Update,
@@ -246,7 +247,7 @@ class Placement:
         readers = self.readers(node)
         if readers is None:
             return True
-        users = [self.makers[u] if isinstance(u, (Map, Reduce)) else frozenset() for u in readers]
+        users = [self.makers[u] if isinstance(u, (Map, Reduce, Scan)) else frozenset() for u in readers]
         return any(not units or units - self.makers[node] for units in users)
 
     def readers(self, node: Node) -> list[Node] | None:

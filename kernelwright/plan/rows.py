@@ -1,8 +1,8 @@
-"""A `Graph` comes in; groups of nodes that reduce rows in one kernel, with what feeds them and what follows, go out.
+"""A `Graph` comes in; groups of nodes that reduce or scan rows in one kernel, with what feeds them and follows, go out.
 
-A group has a shape and the axes it reduces over. It is grown around its Reduces: Maps of that shape which they read,
-Maps of the finished rows, and Maps of the whole shape that see those rows repeated. Between two members nothing lies
-outside, or the kernel would have to wait for another one that waits for it.
+A group has a shape and the axes it works along. It is grown around its Reduces, or its Scans: Maps of that shape which
+they read, Maps of the finished rows, and Maps of the whole shape that see those rows repeated. Between two members
+nothing lies outside, or the kernel would have to wait for another one that waits for it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Map, Node, Reduce, Reshape, Shape, View
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Map, Node, Reduce, Reshape, Scan, Shape, View
 from kernelwright.plan.layouts import base_of
 
 # Operands and results of one kernel, as for Maps: a call with more pointers than this is slow to make.
@@ -20,11 +20,11 @@ MOST_POINTERS = 48
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """Maps and Reduces of one kernel, in order, over `shape`, reducing `axes`. `members` has the views between too."""
+    """What one kernel computes, in order, over `shape`, along `axes`. `members` has the views between too."""
 
     shape: Shape
     axes: Shape
-    nodes: tuple[Map | Reduce, ...]
+    nodes: tuple[Map | Reduce | Scan, ...]
     members: frozenset[Node]
 
     @property
@@ -42,11 +42,11 @@ def squeezed(shape: Shape) -> Shape:
 
 
 def row_groups(graph: Graph, kept_apart: frozenset[Node] = frozenset()) -> tuple[RowGroup, ...]:
-    """Every Reduce in one group. Nodes in `kept_apart` are left to others: the epilogues of products."""
+    """Every Reduce and every Scan in one group. Nodes in `kept_apart` are left to others: the epilogues of products."""
     order = Order(graph)
     groups = []
     for seed in graph.nodes():
-        if isinstance(seed, Reduce) and seed not in order.group_of:
+        if isinstance(seed, (Reduce, Scan)) and seed not in order.group_of:
             grower = Grower(order, seed, kept_apart)
             grower.grow()
             groups.append(order.close(grower))
@@ -62,10 +62,10 @@ class Order:
         self.number = {node: i for i, node in enumerate(self.nodes)}
         self.ends = {*graph.outputs, *(update.value for update in graph.updates)}
         self.users: dict[Node, list[Node]] = defaultdict(list)
-        self.reduces: dict[tuple[Shape, Shape], list[Reduce]] = defaultdict(list)
+        self.seeds: dict[tuple[type[Node], Shape, Shape], list[Reduce | Scan]] = defaultdict(list)
         for node in self.nodes:
-            if isinstance(node, Reduce):
-                self.reduces[node.x.shape, node.axes].append(node)
+            if isinstance(node, (Reduce, Scan)):
+                self.seeds[key_of(node)].append(node)
             for operand in node.operands:
                 self.users[operand].append(node)
         self.group_of: dict[Node, frozenset[Node]] = {}
@@ -106,7 +106,7 @@ class Order:
         for node in members:
             self.group_of[node] = members
         self.closure()
-        nodes = sorted((n for n in members if isinstance(n, (Map, Reduce))), key=self.number.__getitem__)
+        nodes = sorted((n for n in members if isinstance(n, (Map, Reduce, Scan))), key=self.number.__getitem__)
         return RowGroup(grower.shape, grower.axes, tuple(nodes), members)
 
 
@@ -132,18 +132,19 @@ def contracted(nodes: Sequence[Node], group_of: Mapping[Node, frozenset[Node]]) 
 class Grower:
     """One group while it grows: its members, and the views between them."""
 
-    def __init__(self, order: Order, seed: Reduce, kept_apart: frozenset[Node]) -> None:
+    def __init__(self, order: Order, seed: Reduce | Scan, kept_apart: frozenset[Node]) -> None:
         self.order = order
         self.kept_apart = kept_apart
-        self.shape, self.axes = seed.x.shape, seed.axes
+        self.key = key_of(seed)
+        _, self.shape, self.axes = self.key
         self.row = row_shape(self.shape, self.axes)
         self.members: dict[Node, None] = {seed: None}
         self.bits = order.bits((seed,))
         self.above, self.below = order.above[seed], order.below[seed]
 
     def grow(self) -> None:
-        """Producers first, then what follows, with the further Reduces that can join; as long as anything does."""
-        while self.add_producers() or self.add_reduces() or self.add_consumers():
+        """Producers first, then what follows, with the further seeds that can join; as long as anything does."""
+        while self.add_producers() or self.add_seeds() or self.add_consumers():
             pass
 
     def add_producers(self) -> bool:
@@ -157,9 +158,9 @@ class Grower:
                     return True
         return False
 
-    def add_reduces(self) -> bool:
-        """A Reduce of the same rows: of what members computed, or of the same operands."""
-        for seed in self.order.reduces[self.shape, self.axes]:
+    def add_seeds(self) -> bool:
+        """A Reduce or Scan of the same rows: of what members computed, or of the same operands."""
+        for seed in self.order.seeds[self.key]:
             if seed in self.members or seed in self.order.group_of:
                 continue
             if self.depends_on_members(seed) or self.shares_a_read(seed):
@@ -183,9 +184,9 @@ class Grower:
     def depends_on_members(self, node: Node) -> bool:
         return bool(self.order.above[node] & self.bits)
 
-    def shares_a_read(self, seed: Reduce) -> bool:
+    def shares_a_read(self, seed: Reduce | Scan) -> bool:
         """Both read the same large value from memory, maybe after some Maps."""
-        mine = {leaf for member in self.members if isinstance(member, Reduce) for leaf in self.leaves(member)}
+        mine = {leaf for member in self.members if is_seed(member) for leaf in self.leaves(member)}
         return bool(mine & self.leaves(seed))
 
     def leaves(self, node: Node) -> set[Node]:
@@ -203,12 +204,12 @@ class Grower:
                 found.add(base_of(x))
         return found
 
-    def between(self, seed: Reduce) -> list[Node] | None:
+    def between(self, seed: Reduce | Scan) -> list[Node] | None:
         """What lies on the ways from members to the seed; None if some of it cannot be a member."""
         bits = self.below & self.order.above[seed] & ~self.bits
         nodes = [self.order.nodes[i] for i in set_bits(bits)]
         fits = all(
-            self.is_member_kind(n) or (isinstance(n, Reduce) and n.x.shape == self.shape and n.axes == self.axes)
+            self.is_member_kind(n) or (isinstance(n, (Reduce, Scan)) and key_of(n) == self.key)
             if not isinstance(n, View)
             else self.is_glue(n)
             for n in nodes
@@ -258,6 +259,15 @@ class Grower:
         users = self.order.users
         stores = {n for n in members if n in self.order.ends or any(u not in inside for u in users[n])}
         return len(loads) + len(stores)
+
+
+def is_seed(node: Node) -> bool:
+    return isinstance(node, (Reduce, Scan))
+
+
+def key_of(seed: Reduce | Scan) -> tuple[type[Node], Shape, Shape]:
+    """Seeds with one key can share a kernel: of one kind, over one shape, along the same axes."""
+    return type(seed), seed.x.shape, seed.axes
 
 
 def set_bits(bits: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Reduce, Shape
+from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Reduce, Scan, Shape
 
 if TYPE_CHECKING:
     from kernelwright.plan.products import Product
@@ -55,14 +55,14 @@ class Layout:
 class Region:
     """A computation over one shape: load, compute in SSA order, store. A core gives it the value `given`.
 
-    With `axes`, the body also reduces over them. What it computes from finished reductions alone has their shape, up to
-    axes of extent 1, and is one value a row; the rest has the region's shape. Views in the body's operands only bring a
-    row's value into another such shape, or repeat it along the row.
+    With `axes`, the body also reduces over them, or has running values along one. What it computes from finished
+    reductions alone has their shape, up to axes of extent 1, and is one value a row; the rest has the region's shape.
+    Views in the body's operands only bring a row's value into another such shape, or repeat it along the row.
     """
 
     shape: Shape
     loads: tuple[tuple[Node, Layout], ...]
-    body: tuple[Map | Reduce, ...]
+    body: tuple[Map | Reduce | Scan, ...]
     stores: tuple[tuple[Node, Layout], ...]
     given: Node | None = None
     axes: Shape = ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Contract, Item, Map, Node, Reduce, Shape
+from kernelwright.ir.nodes import Contract, Item, Map, Node, Reduce, Scan, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Unit:
     node that PyTorch computes, maybe with a bias."""
 
     position: int
-    maps: tuple[Map | Reduce, ...] = ()
+    maps: tuple[Map | Reduce | Scan, ...] = ()
     shape: Shape = ()
     axes: Shape = ()
     core: Contract | None = None

@@ -19,7 +19,9 @@ from kernelwright.ir.nodes import (
     Opaque,
     Param,
     Permute,
+    Reduce,
     Reshape,
+    Scan,
     Slice,
     Symbol,
     Table,
@@ -75,7 +77,8 @@ def test_every_kind_of_node_has_a_line() -> None:
     conv = Conv(image, kernel, (1, 1), (0, 0), (1, 1), 1, False, (0, 0))
     back = Conv(image, kernel, (2, 2), (0, 0), (1, 1), 1, True, (1, 1))
     views: tuple[Node, ...] = (Reshape(X, (6,)), Permute(X, (1, 0)), Slice(X, (0, 1), (1, 1), (2, 2)))
-    others: tuple[Node, ...] = (Contract(X, X, "ij,kj->ik"), Table((1.0, 2.0), (2,), float32))
+    rows: tuple[Node, ...] = (Reduce("sum", X, (1,)), Scan("max", X, 0, reverse=True))
+    others: tuple[Node, ...] = (Contract(X, X, "ij,kj->ik"), Table((1.0, 2.0), (2,), float32), *rows)
     shown = text(conv, back, *views, *others)
     for line in (
         "conv(%0, %1, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1) : float32[1, 2, 3, 3]",
@@ -85,9 +88,12 @@ def test_every_kind_of_node_has_a_line() -> None:
         "slice(%4, start=(0, 1), step=(1, 1)) : float32[2, 2]",
         "contract(ij,kj->ik; %4, %4) : float32[2, 2]",
         "table(2 values) : float32[2]",
+        "sum(%4, axes=(1,)) : float32[2, 1]",
+        "running_max(%4, axis=0, reverse) : float32[2, 3]",
     ):
         assert line in shown
-    assert set(TEXT) == {Input, Param, Table, Map, Contract, Conv, Opaque, Item, Reshape, Permute, Broadcast, Slice}
+    leaves, views_ = {Input, Param, Table}, {Reshape, Permute, Broadcast, Slice}
+    assert set(TEXT) == {*leaves, Map, Reduce, Scan, Contract, Conv, Opaque, Item, *views_}
 
 
 def test_a_constant_returned_is_shown_by_its_value() -> None:
