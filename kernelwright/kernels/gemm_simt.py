@@ -35,6 +35,9 @@ BLOCKED_K = 128
 TILES = {(128, 128, 8): 0.88, (64, 64, 16): 0.65}
 # Starting and storing a tile, beside the other tiles of its multiprocessor.
 TILE_OVERHEAD_US = {(128, 128, 8): 1.0, (64, 64, 16): 0.3}
+# A block has one step of k on its way, so that each takes at least as long as a load; two blocks wait together.
+STEP_US = 0.6
+BLOCKS_AT_ONCE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     additions = 9 / 8 if config.blocked else 1.0
     tile_us = 2 * config.tile_m * config.tile_n * gemm.k * additions / rate + TILE_OVERHEAD_US[tile]
     rounds = math.ceil(tiles / device.multiprocessors)
-    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
+    waits_us = math.ceil(tiles / (BLOCKS_AT_ONCE * device.multiprocessors)) * gemm.k / config.tile_k * STEP_US
+    return LAUNCH_US + beside_us(max(rounds * tile_us, waits_us), stream_us(gemm, device))
 
 
 def arithmetic(config: Config, gemm: Gemm) -> str:

@@ -1,0 +1,92 @@
+"""Which template multiplies: by type, shape, device and what the user allows; the library where ours would not win."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.products import program_of
+
+LINEAR = ("torch.relu(self.layer(x0)) / 2", ("torch.rand(1024, 8192)",), "nn.Linear(8192, 8192)")
+HALF = (
+    "F.gelu(self.layer(x0)) + x1",
+    ("torch.rand(4096, 4096).half()", "torch.rand(4096, 4096).half()"),
+    "nn.Linear(4096, 4096).half()",
+)
+BFLOAT16 = (
+    "F.gelu(self.layer(x0))",
+    ("torch.rand(1024, 8192).bfloat16()",),
+    "nn.Linear(8192, 8192, bias=False).bfloat16()",
+)
+ONE_ROW = ("torch.relu(self.layer(x0))", ("torch.rand(1, 8192)",), "nn.Linear(8192, 8192)")
+EIGHT_ROWS = ("torch.relu(self.layer(x0))", ("torch.rand(8, 8192)",), "nn.Linear(8192, 8192)")
+TINY_K = ("torch.relu(x0 @ x1) + 1", ("torch.rand(4096, 16)", "torch.rand(16, 4096)"), "None")
+
+CASES = {
+    "float32 on Hopper": (LINEAR, "h200", "reference", "gemm_sm90"),
+    "float32 on Ampere": (LINEAR, "a100", "reference", "gemm_sm80"),
+    "float32 where TF32 is allowed": (LINEAR, "h200", "tf32", "gemm_sm90_f16x1"),
+    "float32 where bfloat16 is allowed": (LINEAR, "h200", "bf16", "gemm_sm90_f16x1"),
+    "float32's own operations: the library is faster": (LINEAR, "h200", "ieee", "pointwise"),
+    "float16 with bias, gelu and residual": (HALF, "h200", "reference", "gemm_sm90_half"),
+    "bfloat16": (BFLOAT16, "h200", "reference", "gemm_sm90_half"),
+    "bfloat16 on Ampere: left to the library": (BFLOAT16, "a100", "reference", "pointwise"),
+    "one row": (ONE_ROW, "h200", "reference", "gemm_skinny"),
+    "one row, float32's own operations": (ONE_ROW, "h200", "ieee", "gemm_skinny"),
+    "eight rows on Ampere": (EIGHT_ROWS, "a100", "reference", "gemm_skinny"),
+    "k of 16": (TINY_K, "h200", "reference", "gemm_simt"),
+    "k of 16 on Ampere": (TINY_K, "a100", "reference", "gemm_simt"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_template_suits_the_product(tmp_path: Path, name: str) -> None:
+    model, device, precision, template = CASES[name]
+    (source,) = program_of(tmp_path, *model, device, precision).sources
+    assert source.template == template
+
+
+ROUNDING = ("gemm_sm90_f16x1",)
+NOT_IEEE = ("gemm_sm90", "gemm_sm80", *ROUNDING)
+
+
+@pytest.mark.parametrize(("precision", "never"), [("reference", ROUNDING), ("ieee", NOT_IEEE)])
+@pytest.mark.parametrize("device", ["h200", "a100", "l40s", "b200"])
+def test_no_choice_rounds_more_than_is_allowed(
+    tmp_path: Path, precision: str, never: tuple[str, ...], device: str
+) -> None:
+    for number, model in enumerate((LINEAR, ONE_ROW, EIGHT_ROWS, TINY_K)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        assert not {s.template for s in program_of(folder, *model, device, precision).sources} & set(never)
+
+
+def test_a_float16_layer_of_ours_rounds_once_after_its_bias(tmp_path: Path) -> None:
+    (source,) = program_of(tmp_path, *HALF, "h200").sources
+    functions = [node.fn for node in source.kernel.region.maps]
+    assert functions[:3] == ["cast", "add", "cast"]  # the bias widened, added to float32 sums, and one rounding
+    assert "= product[i] + t0;" in source.struct
+
+
+def test_a_float16_product_without_bias_is_rounded_before_what_follows(tmp_path: Path) -> None:
+    (source,) = program_of(tmp_path, *BFLOAT16, "h200").sources
+    used = next(line for line in source.struct.splitlines() if "product[i]" in line and "const float t0" in line)
+    assert "kw::bfloat16" in used
+
+
+@pytest.mark.parametrize(
+    ("name", "headers"),
+    [
+        ("k of 16", {"gemm_simt", "gemm_epilogue", "ptx90"}),
+        ("one row", {"gemm_skinny", "gemm_epilogue", "ptx80", "ptx90"}),
+        ("bfloat16", {"gemm_sm90_half", "gemm_epilogue", "ptx90"}),
+    ],
+)
+def test_the_file_carries_only_the_headers_of_its_template(tmp_path: Path, name: str, headers: set[str]) -> None:
+    model, device, precision, _ = CASES[name]
+    text = program_of(tmp_path, *model, device, precision).text
+    carried = {
+        line.split("cuda/")[1].removesuffix(".cuh") for line in text.splitlines() if line.startswith("// --- cuda/")
+    }
+    assert carried - {"launch"} == headers
