@@ -1,0 +1,100 @@
+// What the parts of the machine know of each other: threads as fibers, blocks, barriers, and clocks for races.
+#pragma once
+
+#include "emulator.hpp"
+#include <string>
+#include <vector>
+
+namespace emulator {
+
+// A vector clock: for each thread of the cluster, the last of its steps that is known to have happened before.
+using Clock = std::vector<uint32_t>;
+
+struct Barrier {
+    int arrived = 0, expected = 0;
+    uint32_t generation = 0;
+    Clock clock[2];  // of odd and even generations
+    Site site;
+    int votes = 0, result = 0;
+};
+
+struct Gathering {  // lanes of a warp on their way into one instruction
+    uint32_t mask = 0, arrived = 0;
+    Finish finish = nullptr;
+    const char* name = nullptr;
+    void* given[32];
+};
+
+struct Mbarrier {  // an object in shared memory, kept beside it
+    int arrivals, pending;
+    int64_t bytes = 0;
+    uint32_t phase = 0;
+    Clock clock[2];
+};
+
+struct Block;
+
+struct Fiber : Thread {
+    void* stack_pointer = nullptr;
+    uint8_t *stack_begin = nullptr, *stack_end = nullptr;
+    Block* home = nullptr;
+    unsigned unit = 0;  // in the cluster
+    bool done = false;
+    // Waits while *watched == seen.
+    const uint32_t* watched = nullptr;
+    uint32_t seen = 0;
+    std::string waits_for;
+    uint32_t released = 0;
+    Clock clock;
+    std::vector<void (*)(Fiber&)> at_exit;
+};
+
+struct Block {
+    uint3 index;
+    unsigned rank = 0, live = 0;
+    std::vector<Fiber*> fibers;
+    Barrier barriers[16];
+    std::vector<std::vector<Gathering>> warps;
+    bool knows_global_order = false;
+};
+
+struct Cluster {
+    std::vector<Block> blocks;
+    unsigned number = 0;  // in the grid
+    Barrier barrier;
+};
+extern Cluster* cluster;
+extern const void* blamed;  // the instruction whose access to memory is being checked
+
+inline Fiber& fiber() { return *static_cast<Fiber*>(self); }
+
+// Lets others run until *word != seen. `why` is shown if that never happens.
+void wait_while(const uint32_t* word, uint32_t seen, std::string why);
+
+// --- the order of what threads do, for races
+
+void join(Clock& into, const Clock& from);
+inline void release(Fiber& from, Clock& into) {
+    join(into, from.clock);
+    from.clock[from.unit]++;
+}
+inline void acquire(Fiber& into, const Clock& from) { join(into.clock, from); }
+
+// --- memory.cpp
+
+struct Arguments {
+    const uint8_t *begin, *end;
+};
+void memory_begin_launch(const void* kernel, Arguments, unsigned cluster_blocks, unsigned dynamic_bytes);
+void memory_begin_cluster(unsigned cluster_blocks);
+void memory_end_launch();
+unsigned static_shared_bytes();
+std::string where(const void* pointer);  // in words
+
+// --- ptx.cpp
+
+void ptx_begin_cluster();
+void ptx_end_thread(Fiber&);
+std::string ptx_in_flight();  // what the copy engine still has to do, in words; empty if nothing
+
+}  // namespace emulator
