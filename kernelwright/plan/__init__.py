@@ -1,5 +1,6 @@
 """Stage 4: a simplified `Graph` comes in; a `Plan`, what runs in which kernel and where it lies, goes out."""
 
+from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.plan import plan, prepared
 from kernelwright.plan.products import Matrix, Product
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
@@ -8,6 +9,7 @@ from kernelwright.plan.steps import Buffer, CopyBack, Kernel, Layout, Library, M
 __all__ = [
     "LIBRARY_ONLY",
     "Buffer",
+    "Convolution",
     "CopyBack",
     "Kernel",
     "Layout",

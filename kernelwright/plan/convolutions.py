@@ -12,7 +12,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Conv
+from kernelwright.ir.nodes import Conv, Node
 from kernelwright.plan.steps import Layout
 
 
@@ -62,12 +62,19 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The core of a kernel: a convolution with its operands where they lie. `constant`: the weight is a parameter."""
+    """The core of a kernel: a convolution with its operands where they lie.
+
+    constant   the weight is a parameter
+    precision  what it may round its operands to, as in Routes
+    routed     the node that routes name, which this one may have come from
+    """
 
     node: Conv
     x: Layout
     weight: Layout
     constant: bool
+    precision: str
+    routed: Node
 
     @property
     def flops(self) -> int:

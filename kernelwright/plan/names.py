@@ -86,6 +86,7 @@ class Namer:
     def kernel(self, maps: Sequence[Map | Reduce | Scan], core: Node | None) -> str:
         """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu."""
         if core is not None:
-            return self.unique("_".join(["gemm", *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
+            first = "conv" if isinstance(core, Conv) else "gemm"
+            return self.unique("_".join([first, *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
         spoken = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
         return self.unique("_".join(dict.fromkeys(spoken[-3:])) + "_kernel")

@@ -24,6 +24,7 @@ from kernelwright.ir.nodes import (
     Update,
     View,
 )
+from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.joins import joins_of
 from kernelwright.plan.layouts import base_of, layout_of
@@ -157,7 +158,7 @@ class Placement:
         last = unit.maps[-1] if unit.maps else unit.core
         assert last is not None
         shape = last.shape
-        core = None if unit.core is None else self.product(unit.core)
+        core = None if unit.core is None else self.core(unit.core)
         inside = {*unit.maps, unit.core}
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
@@ -199,6 +200,20 @@ class Placement:
             stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
         region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), axes=unit.axes)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, None), region, {}))
+
+    def core(self, node: Contract | Conv) -> Product | Convolution:
+        return self.product(node) if isinstance(node, Contract) else self.convolution(node)
+
+    def convolution(self, node: Conv) -> Convolution:
+        """The convolution with its operands where they lie, in whatever order; what strides cannot say is copied."""
+        return Convolution(
+            node,
+            x=self.load(node.x, node.x.shape),
+            weight=self.load(node.weight, node.weight.shape),
+            constant=isinstance(node.weight, Param),
+            precision=self.precision,
+            routed=self.origins[node],
+        )
 
     def product(self, node: Contract) -> Product:
         """The product with its operands where they lie; one that strides cannot describe is copied first."""

@@ -74,21 +74,21 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
             units.append(Unit(position[group[-1]], library=call, bias=bias, biased=group[-1]))
     alone = [n for n in graph.nodes() if isinstance(n, (Contract, Conv, Opaque)) and n not in taken]
     for node in alone:
-        if isinstance(node, Contract) and node in own:
+        if isinstance(node, (Contract, Conv)) and node in own:
             units.append(Unit(position[node], core=node))
         else:
             units.append(Unit(position[node], library=node))
     return units
 
 
-def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contract | None:
-    """The product whose epilogue the group can be: it has the group's shape, and nothing else that the group needs
+def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contract | Conv | None:
+    """The product or convolution whose epilogue the group can be: it has the group's shape, and nothing else that the group needs
     depends on it."""
     shape = group[-1].shape
     inside = set(group)
     operands = [x for node in group for x in node.args if x not in inside]
     for x in operands:
-        if isinstance(x, Contract) and x in own and x.shape == shape:
+        if isinstance(x, (Contract, Conv)) and x in own and x.shape == shape:
             others = tuple(y for y in operands if y is not x)
             if x not in set(walk(others)):
                 return x

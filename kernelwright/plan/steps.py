@@ -11,6 +11,7 @@ from kernelwright.ir.dtypes import DType
 from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Reduce, Scan, Shape
 
 if TYPE_CHECKING:
+    from kernelwright.plan.convolutions import Convolution
     from kernelwright.plan.products import Product
 
 
@@ -88,7 +89,7 @@ class Kernel:
     name: str
     region: Region
     writes_over: Mapping[str, str]
-    core: Product | None = None
+    core: Product | Convolution | None = None
 
     @property
     def bytes_moved(self) -> int:

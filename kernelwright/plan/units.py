@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Contract, Item, Map, Node, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Contract, Conv, Item, Map, Node, Reduce, Scan, Shape
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A group of Maps, by itself or after a product of ours; or such a group over `shape` that reduces `axes`; or one
+    """A group of Maps, by itself or after a product or convolution of ours; or such a group over `shape` that reduces `axes`; or one
     node that PyTorch computes, maybe with a bias."""
 
     position: int
     maps: tuple[Map | Reduce | Scan, ...] = ()
     shape: Shape = ()
     axes: Shape = ()
-    core: Contract | None = None
+    core: Contract | Conv | None = None
     library: Node | None = None
     bias: Node | None = None
     biased: Map | None = None
