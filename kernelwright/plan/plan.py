@@ -82,8 +82,8 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
 
 
 def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contract | Conv | None:
-    """The product or convolution whose epilogue the group can be: it has the group's shape, and nothing else that the group needs
-    depends on it."""
+    """The product or convolution whose epilogue the group can be: it has the group's shape, and nothing else that the
+    group needs depends on it."""
     shape = group[-1].shape
     inside = set(group)
     operands = [x for node in group for x in node.args if x not in inside]
