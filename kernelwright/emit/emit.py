@@ -13,7 +13,7 @@ from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Input, Param, Setting, Shape
+from kernelwright.ir.nodes import Input, Node, Param, Setting, Shape
 from kernelwright.load import Problem
 from kernelwright.plan.steps import contiguous
 
@@ -310,7 +310,7 @@ def tensors_section(program: Program) -> str:
     return "\n".join([comment, "TENSORS = [", *rows, "]", *which])
 
 
-def touched_by_kernels(program: Program) -> set[Input | Param | None]:
+def touched_by_kernels(program: Program) -> set[Node | None]:
     buffers = [buffer for launch in program.launches for buffer in launch.pointers]
     return {(buffer.packed_from or buffer).source for buffer in buffers}
 

@@ -12,8 +12,10 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
+    Iota,
     Node,
     Opaque,
+    Pad,
     Param,
     Permute,
     Reshape,
@@ -78,7 +80,7 @@ class Expressions:
         self.device = device
 
     def of(self, node: Node) -> str:
-        if node in self.places:
+        if node in self.places and not isinstance(node, Iota):
             return variable(self.places[node])
         match node:
             case Const(value, dtype):
@@ -98,6 +100,11 @@ class Expressions:
                 return f"{self.of(x)}.expand({numbers(shape)})"
             case Slice(x, start, step, shape):
                 return f"{self.of(x)}[{slices(start, step, shape, x.shape)}]"
+            case Pad(x, before, after, value):
+                sides = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
+                return f"F.pad({self.of(x)}, {tuple_text(tuple(sides))}, value={python(value)})"
+            case Iota(extent):
+                return f"torch.arange({extent}, device={self.device})"
         raise AssertionError(f"{type(node).__name__} was not placed in memory")
 
     def call(self, step: Library) -> str:

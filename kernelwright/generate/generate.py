@@ -10,6 +10,7 @@ from kernelwright.generate import gemm, pointwise
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
 from kernelwright.generate.template import Extra, Template
+from kernelwright.ir.nodes import Iota
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Kernel, Plan
@@ -107,7 +108,8 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: Abstrac
         pointers |= {b.name: b for b in (*extra.reads, *extra.scratch) if b.name not in pointers}
         allocations |= {b.name: b for b in extra.scratch}
         for _, layout in kernel.region.loads:
-            pointers.setdefault(layout.buffer.name, layout.buffer)
+            if not isinstance(layout.buffer.source, Iota):
+                pointers.setdefault(layout.buffer.name, layout.buffer)
         for _, layout in kernel.region.stores:
             buffer = layout.buffer
             if buffer.name in kernel.writes_over:

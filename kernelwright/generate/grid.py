@@ -10,9 +10,9 @@ Tiles   rows, depth and columns: an operand whose neighbours lie along the depth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from kernelwright.ir.nodes import Shape
+from kernelwright.ir.nodes import Iota, Shape
 from kernelwright.kernels.pointwise import Walk, Work
 from kernelwright.plan import Layout, Region
 
@@ -30,6 +30,15 @@ MOST_TURNED = 5
 
 
 @dataclass(frozen=True, slots=True)
+class Bound:
+    """There is an element only where 0 <= offset + sum(i * strides) < extent; strides as those of the access."""
+
+    strides: Shape
+    offset: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Access:
     """How one operand is reached: strides of the outer axes, along the depth and along the columns, and the offset."""
 
@@ -38,10 +47,26 @@ class Access:
     depth: int
     inner: int
     offset: int
+    bounds: tuple[Bound, ...] = field(default=(), kw_only=True)
 
     @property
     def strides(self) -> Shape:
         return (*self.outer, self.depth, self.inner)
+
+    @property
+    def is_computed(self) -> bool:
+        """An index: no memory is read."""
+        return isinstance(self.layout.buffer.source, Iota)
+
+    @property
+    def is_vector(self) -> bool:
+        """Neighbours can be read at once."""
+        return self.inner == 1 and not self.bounds and not self.is_computed
+
+    @property
+    def is_uniform(self) -> bool:
+        """All columns see one element."""
+        return self.inner == 0 and not any(bound.strides[-1] for bound in self.bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +99,8 @@ class Grid:
 
     def is_dense(self, access: Access) -> bool:
         """Whether the operand's elements lie in the order in which the grid counts them."""
+        if access.bounds or access.is_computed:
+            return False
         expected = 1
         for extent, stride in zip(reversed(self.axes), reversed(access.strides), strict=True):
             if extent > 1 and stride != expected:
@@ -99,10 +126,19 @@ def is_short(grid: Grid) -> bool:
 
 def rows_grid(region: Region) -> Grid:
     layouts = [layout for _, layout in region.loads] + [layout for _, layout in region.stores]
-    axes = merged_axes(region.shape, [layout.strides for layout in layouts])
-    *outer, (columns, strides) = axes or [(1, (0,) * len(layouts))]
+    forms = [layout.strides for layout in layouts] + [guard.strides for layout in layouts for guard in layout.guards]
+    *outer, (columns, inner) = merged_axes(region.shape, forms) or [(1, (0,) * len(forms))]
+    bound = iter([(*(s[i] for _, s in outer), 0, inner[i]) for i in range(len(layouts), len(forms))])
     accesses = [
-        Access(layout, tuple(s[i] for _, s in outer), 0, strides[i], layout.offset) for i, layout in enumerate(layouts)
+        Access(
+            layout,
+            tuple(s[i] for _, s in outer),
+            0,
+            inner[i],
+            layout.offset,
+            bounds=tuple(Bound(next(bound), guard.offset, guard.extent) for guard in layout.guards),
+        )
+        for i, layout in enumerate(layouts)
     ]
     split = len(region.loads)
     return Grid("rows", tuple(n for n, _ in outer), 1, columns, tuple(accesses[:split]), tuple(accesses[split:]))
@@ -126,7 +162,7 @@ def tiles_grid(grid: Grid) -> Grid | None:
     """The same with the axis that most scattered operands lie along as depth; None if none is scattered."""
     scattered = [a for a in grid.loads if a.inner not in (0, 1)]
     depths = [i for a in scattered for i, stride in enumerate(a.outer) if stride == 1]
-    if not depths or any(a.inner != 1 for a in grid.stores):
+    if not depths or any(a.inner != 1 for a in grid.stores) or any(a.bounds or a.is_computed for a in grid.loads):
         return None
     axis = max(sorted(set(depths)), key=depths.count)
     if min(grid.outer[axis], grid.columns) < TILE_EXTENT or depths.count(axis) > MOST_TURNED:
@@ -153,7 +189,7 @@ def work_of(region: Region, grid: Grid) -> Work:
     """What the template needs to know to rank its configs."""
     flat = grid.walk == "flat"
     accesses = (*grid.loads, *grid.stores)
-    vectors = [a for a in accesses if (grid.is_dense(a) if flat else 1 in (a.inner, a.depth))]
+    vectors = [a for a in accesses if (grid.is_dense(a) if flat else a.is_vector or a.depth == 1)]
     starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in (*a.strides, a.offset) if n != 1]
     itemsizes = tuple(a.layout.buffer.dtype.itemsize for a in vectors)
     return Work(

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 
 from kernelwright.device import Device
-from kernelwright.generate.grid import Access, Grid, grid_of, is_turned, work_of
+from kernelwright.generate.grid import Access, Bound, Grid, grid_of, is_turned, work_of
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
-from kernelwright.ir.nodes import Const, Map, Node
+from kernelwright.ir.nodes import Const, Iota, Map, Node, Shape
 from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import pointwise
 from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig, Work
@@ -71,6 +71,8 @@ class Writer:
             self.pointer(layout, writable=True)
 
     def pointer(self, layout: Layout, writable: bool) -> str:
+        if isinstance(layout.buffer.source, Iota):
+            return identifier(layout.buffer.name)
         storage = layout.buffer.dtype.storage_cpp
         type_ = f"{storage}*" if writable else f"const {storage}*"
         return self.pointers.setdefault(layout.buffer.name, (type_, identifier(layout.buffer.name)))[1]
@@ -108,16 +110,37 @@ class Writer:
 
     def address(self, access: Access) -> str:
         """A pointer to the element at (row, level, column)."""
-        terms = [f"a.{self.pointers[access.layout.buffer.name][1]}"]
-        terms += [str(access.offset)] if access.offset else []
-        terms += self.row_terms(access)
-        terms += self.scaled("level", access.depth) + self.scaled("column", access.inner)
-        return " + ".join(terms)
+        return " + ".join([f"a.{self.pointers[access.layout.buffer.name][1]}", *self.terms(access, "column")])
 
-    def element(self, access: Access) -> str:
-        """The element there."""
-        pointer, _, index = self.address(access).partition(" + ")
-        return f"{pointer}[{index or '0'}]"
+    def terms(self, access: Access, column: str) -> list[str]:
+        """What adds up to the number of the element there."""
+        offset = [str(access.offset)] if access.offset else []
+        lanes = self.scaled("level", access.depth) + self.scaled(column, access.inner)
+        return [*offset, *self.row_terms(access), *lanes]
+
+    def element(self, access: Access, column: str = "column") -> str:
+        """The element there; of an index, its number; outside the bounds, the value that fills the border."""
+        index = " + ".join(self.terms(access, column)) or "0"
+        if access.is_computed:
+            value = f"int64_t({index})"
+        else:
+            value = f"a.{self.pointers[access.layout.buffer.name][1]}[{index}]"
+        if not access.bounds:
+            return value
+        inside = " && ".join(self.bound_text(bound, column) for bound in access.bounds)
+        dtype = access.layout.buffer.dtype
+        fill = literal(access.layout.fill, dtype)
+        return f"{inside} ? {value} : {f'kw::convert<{dtype.storage_cpp}>({fill})' if dtype.is_reduced_float else fill}"
+
+    def bound_text(self, bound: Bound, column: str) -> str:
+        """0 <= place < extent, as one comparison of unsigned numbers."""
+        terms = [*self.bound_rows(bound), *self.scaled(column, bound.strides[-1])]
+        place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
+        return f"uint64_t({place}) < {bound.extent}"
+
+    def bound_rows(self, bound: Bound) -> list[str]:
+        outer = bound.strides[: len(self.grid.outer)]
+        return [term for name, s in zip(self.coordinates(), outer, strict=True) for term in self.scaled(name, s)]
 
     def scaled(self, index: str, stride: int) -> list[str]:
         wide = index if self.grid.wide_index else f"int64_t({index})"
@@ -140,7 +163,9 @@ class Writer:
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         """The coordinates of the row that any of the operands needs; divisors are constants, so no division is left."""
-        text = " ".join(term for access in accesses for term in self.row_terms(access))
+        rows = [term for access in accesses for term in self.row_terms(access)]
+        bounds = [term for access in accesses for bound in access.bounds for term in self.bound_rows(bound)]
+        text = " ".join([*rows, *bounds])
         lines = []
         below = 1
         for axis in reversed(range(len(self.grid.outer))):
@@ -224,13 +249,15 @@ class RowsWriter(Writer):
         return fields
 
     def is_uniform(self, access: Access) -> bool:
-        return access.inner == 0
+        return access.is_uniform
 
     def load_lines(self, name: str, access: Access) -> list[str]:
         if self.is_uniform(access):
             return [f"x.{name} = {self.element(access)};"]
-        if access.inner == 1:
+        if access.is_vector:
             return [f"x.{name} = kw::load<N>({self.address(access)});"]
+        if access.bounds or access.is_computed:
+            return [f"KW_LANES for (int i = 0; i < N; ++i) x.{name}[i] = {self.element(access, '(column + i)')};"]
         return [f"x.{name} = kw::gather<N>({self.address(access)}, {access.inner});"]
 
     def store_lines(self) -> list[str]:
@@ -265,12 +292,7 @@ class FlatWriter(RowsWriter):
         return f"rows = 1, columns = {columns}"
 
     def is_uniform(self, access: Access) -> bool:
-        return not any(access.strides)
-
-    def address(self, access: Access) -> str:
-        pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
-        offset = [str(access.offset)] if access.offset else []
-        return " + ".join([pointer, *offset, *(["column"] if self.grid.is_dense(access) else [])])
+        return not any(access.strides) and not any(any(bound.strides) for bound in access.bounds)
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         return []
@@ -280,20 +302,26 @@ class FlatWriter(RowsWriter):
             return [f"x.{name} = {self.element(access)};"]
         if self.grid.is_dense(access):
             return [f"x.{name} = kw::load<N>({self.address(access)});"]
-        pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
-        terms = [*([str(access.offset)] if access.offset else []), *self.lookup_terms(access)]
         return [
             "KW_LANES for (int i = 0; i < N; ++i) {",
             "    const Index e = column + i;",
-            f"    x.{name}[i] = {pointer}[{' + '.join(terms)}];",
+            f"    x.{name}[i] = {self.element(access)};",
             "}",
         ]
 
-    def lookup_terms(self, access: Access) -> list[str]:
-        """Element e's coordinate along each axis that the operand has, times its stride."""
+    def terms(self, access: Access, column: str) -> list[str]:
+        offset = [str(access.offset)] if access.offset else []
+        return [*offset, *([column] if self.grid.is_dense(access) else self.lookup_terms(access.strides))]
+
+    def bound_text(self, bound: Bound, column: str) -> str:
+        place = " + ".join([*self.lookup_terms(bound.strides), *([str(bound.offset)] if bound.offset else [])])
+        return f"uint64_t({place.replace('+ -', '- ')}) < {bound.extent}"
+
+    def lookup_terms(self, strides: Shape) -> list[str]:
+        """Element e's coordinate along each axis that has a stride, times that stride."""
         terms = []
         below = 1
-        axes = list(zip(self.grid.axes, access.strides, strict=True))
+        axes = list(zip(self.grid.axes, strides, strict=True))
         for number, (extent, stride) in reversed(list(enumerate(axes))):
             above = any(n > 1 for n, _ in axes[:number])
             if stride and extent > 1:

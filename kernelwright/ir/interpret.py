@@ -18,10 +18,12 @@ from .nodes import (
     Conv,
     Graph,
     Input,
+    Iota,
     Item,
     Map,
     Node,
     Opaque,
+    Pad,
     Param,
     Permute,
     Reduce,
@@ -30,6 +32,7 @@ from .nodes import (
     Slice,
     Symbol,
     Table,
+    Windows,
     walk,
 )
 from .reductions import REDUCTIONS
@@ -103,9 +106,27 @@ def slice_value(node: Slice, values: Mapping[Node, Any]) -> torch.Tensor:
     return result
 
 
+def pad_value(node: Pad, values: Mapping[Node, Any]) -> torch.Tensor:
+    x: torch.Tensor = values[node.x]
+    result = x.new_full(node.shape, node.value)
+    inside = tuple(slice(b, b + extent) for b, extent in zip(node.before, x.shape, strict=True))
+    result[inside] = x
+    return result
+
+
+def windows_value(node: Windows, values: Mapping[Node, Any]) -> torch.Tensor:
+    x: torch.Tensor = values[node.x].contiguous()
+    shape, strides = node.shape, list(x.stride())
+    inner = [strides[axis] * dilation for axis, dilation in zip(node.axes, node.dilation, strict=True)]
+    for axis, stride in zip(node.axes, node.stride, strict=True):
+        strides[axis] *= stride
+    return x.as_strided(shape, (*strides, *inner)).clone()
+
+
 MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Const: lambda n, v: torch.tensor(n.value, dtype=torch_dtype(n.dtype)),
     Table: table_value,
+    Iota: lambda n, v: torch.arange(n.extent),
     Map: map_value,
     Reduce: lambda n, v: REDUCTIONS[n.fn].torch(v[n.x], n.axes),
     Scan: scan_value,
@@ -117,6 +138,8 @@ MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Permute: lambda n, v: v[n.x].permute(n.order),
     Broadcast: lambda n, v: v[n.x].expand(n.shape),
     Slice: slice_value,
+    Pad: pad_value,
+    Windows: windows_value,
 }
 
 

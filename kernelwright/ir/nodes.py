@@ -4,6 +4,7 @@
               Param          a parameter, buffer or tensor attribute of the model, by its dotted path
               Const          one scalar
               Table          a small constant tensor written in forward()
+              Iota           0, 1, 2, ...
     compute   Map            one scalar function (scalars.py) on operands of one shape; rank-0 operands are spread
               Reduce         one reduction (reductions.py) over some axes, which stay with extent 1
               Scan           the reductions of all beginnings of an axis: a running sum, product or extreme
@@ -12,6 +13,8 @@
               Opaque         a PyTorch operator we do not look into; it runs in PyTorch
               Item           one of the results of an Opaque
     view      Reshape Permute Broadcast Slice    the same elements, seen another way
+              Pad            a border of one number around them
+              Windows        the elements under each position of a sliding window
 
 Nodes are values: frozen, and interned, so that equal nodes are one object and common subexpressions cost nothing.
 Every node knows its shape and dtype. Values have no strides: where a value lies in memory is the planner's matter.
@@ -134,6 +137,18 @@ class Table(Node):
     values: tuple[bool | int | float, ...]
     shape: Shape
     dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Iota(Node):
+    """0, 1, ... extent - 1: an element's place along an axis. It is computed where it is used."""
+
+    extent: int
+    dtype: ClassVar[DType] = int64
+
+    @property
+    def shape(self) -> Shape:
+        return (self.extent,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -477,6 +492,55 @@ class Slice(View):
         for begin, step, extent, whole in zip(self.start, self.step, self.shape, self.x.shape, strict=True):
             last = begin + step * (extent - 1)
             assert extent == 0 or (0 <= begin < whole and 0 <= last < whole), f"slice outside {self.x.shape}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pad(View):
+    """x with `before[i]` and `after[i]` elements of the value around it along axis i."""
+
+    x: Node
+    before: Shape
+    after: Shape
+    value: bool | int | float
+
+    @property
+    def shape(self) -> Shape:
+        sizes = zip(self.before, self.x.shape, self.after, strict=True)
+        return tuple(before + extent + after for before, extent, after in sizes)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Pad(operands[0], self.before, self.after, self.value)
+
+    def __post_init__(self) -> None:
+        assert len(self.before) == len(self.after) == len(self.x.shape), f"{self.x.shape} has other axes"
+        assert min((*self.before, *self.after), default=0) >= 0, "a border is not negative: slice instead"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Windows(View):
+    """What a window sees: axis axes[j] becomes the window's position, every stride[j]; a new axis at the end, window[j]
+    long, is the place in it, dilation[j] apart."""
+
+    x: Node
+    axes: Shape
+    window: Shape
+    stride: Shape
+    dilation: Shape
+
+    @property
+    def shape(self) -> Shape:
+        shape = list(self.x.shape)
+        for axis, size, stride, dilation in zip(self.axes, self.window, self.stride, self.dilation, strict=True):
+            shape[axis] = (shape[axis] - dilation * (size - 1) - 1) // stride + 1
+        return (*shape, *self.window)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return replace(self, x=operands[0])
+
+    def __post_init__(self) -> None:
+        reach = [d * (n - 1) + 1 for n, d in zip(self.window, self.dilation, strict=True)]
+        fits = all(self.x.shape[axis] >= r for axis, r in zip(self.axes, reach, strict=True))
+        assert fits, f"a window of {self.window} does not fit into {self.x.shape}"
 
 
 @dataclass(frozen=True, slots=True)

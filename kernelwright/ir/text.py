@@ -13,10 +13,12 @@ from .nodes import (
     Conv,
     Graph,
     Input,
+    Iota,
     Item,
     Map,
     Node,
     Opaque,
+    Pad,
     Param,
     Permute,
     Reduce,
@@ -25,6 +27,7 @@ from .nodes import (
     Slice,
     Symbol,
     Table,
+    Windows,
 )
 
 
@@ -99,6 +102,7 @@ TEXT: Mapping[type[Node], Callable[[Any, Mapping[Node, str]], str]] = {
     Input: lambda n, _: f"input {n.name}",
     Param: lambda n, _: f"param {n.path}",
     Table: lambda n, _: f"table({len(n.values)} values)",
+    Iota: lambda n, _: f"iota({n.extent})",
     Map: map_text,
     Reduce: lambda n, names: f"{n.fn}({names[n.x]}, axes={n.axes})",
     Scan: scan_text,
@@ -110,4 +114,8 @@ TEXT: Mapping[type[Node], Callable[[Any, Mapping[Node, str]], str]] = {
     Permute: lambda n, names: f"permute({names[n.x]}, {n.order})",
     Broadcast: lambda n, names: f"broadcast({names[n.x]})",
     Slice: lambda n, names: f"slice({names[n.x]}, start={n.start}, step={n.step})",
+    Pad: lambda n, names: f"pad({names[n.x]}, {n.before}, {n.after}, {n.value!r})",
+    Windows: lambda n, names: (
+        f"windows({names[n.x]}, axes={n.axes}, window={n.window}, stride={n.stride}, dilation={n.dilation})"
+    ),
 }

@@ -1,11 +1,11 @@
-"""A chain of views over a buffer comes in; the strides and offset that express it go out, where strides can."""
+"""A chain of views over a buffer comes in; the strides, offset and guards that express it go out, where they can."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelwright.ir.nodes import Broadcast, Node, Permute, Reshape, Shape, Slice, View
-from kernelwright.plan.steps import Buffer, Layout
+from kernelwright.ir.nodes import Broadcast, Iota, Node, Pad, Permute, Reshape, Shape, Slice, View, Windows
+from kernelwright.plan.steps import Buffer, Guard, Layout
 
 
 def base_of(node: Node) -> Node:
@@ -16,37 +16,107 @@ def base_of(node: Node) -> Node:
 
 
 def layout_of(node: Node, places: Mapping[Node, Buffer]) -> Layout | None:
-    """Where a node's elements lie, through its views down to a buffer; None if strides cannot say it."""
+    """Where a node's elements lie, through its views down to a buffer, all of them in memory; None if strides cannot
+    say it."""
+    if inexpressible(node, places) is not None:
+        return None
+    layout = guarded_layout(node, places)
+    return None if layout.guards or isinstance(layout.buffer.source, Iota) else layout
+
+
+def inexpressible(node: Node, places: Mapping[Node, Buffer]) -> View | None:
+    """The innermost of a node's views that strides and guards cannot express."""
+    chain, base = views_of(node, places)
+    layout = Layout(places[base], base.shape, places[base].strides, 0)
+    for view in chain:
+        seen = seen_through(view, layout)
+        if seen is None:
+            return view
+        layout = seen
+    return None
+
+
+def guarded_layout(node: Node, places: Mapping[Node, Buffer]) -> Layout:
+    """Where a node's elements lie, and where there are none; its views must be expressible."""
+    chain, base = views_of(node, places)
+    layout = Layout(places[base], base.shape, places[base].strides, 0)
+    for view in chain:
+        seen = seen_through(view, layout)
+        assert seen is not None, "a view that strides cannot express is copied first"
+        layout = seen
+    return layout
+
+
+def views_of(node: Node, places: Mapping[Node, Buffer]) -> tuple[list[View], Node]:
+    """The views between a node and what is in memory, innermost first."""
     chain: list[View] = []
     while isinstance(node, View) and node not in places:
         chain.append(node)
         node = node.x
-    buffer = places[node]
-    layout: Layout | None = Layout(buffer, node.shape, buffer.strides, 0)
-    for view in reversed(chain):
-        layout = None if layout is None else seen_through(view, layout)
-    return layout
+    return chain[::-1], node
 
 
 def seen_through(view: View, x: Layout) -> Layout | None:
+    """The layout through one more view; strides of memory and of guards change alike."""
+    if isinstance(view, Pad):
+        return padded_layout(view, x)
+    moved = through(view, x.shape, x.strides, x.offset)
+    guards = [(through(view, x.shape, guard.strides, guard.offset), guard.extent) for guard in x.guards]
+    if moved is None or any(form is None for form, _ in guards):
+        return None
+    strides, offset = moved
+    kept = tuple(Guard(*form, extent) for form, extent in guards if form is not None)
+    return Layout(x.buffer, view.shape, strides, offset, tuple(g for g in kept if may_fail(g, view.shape)), x.fill)
+
+
+def through(view: View, old: Shape, strides: Shape, offset: int) -> tuple[Shape, int] | None:
+    """offset + sum(i * strides) over x's elements, as a form of the view's."""
     match view:
         case Permute(_, order):
-            return Layout(x.buffer, view.shape, tuple(x.strides[axis] for axis in order), x.offset)
+            return tuple(strides[axis] for axis in order), offset
         case Broadcast(_, shape):
-            return Layout(x.buffer, shape, broadcast_strides(x, shape), x.offset)
-        case Slice(_, start, step, shape):
-            offset = x.offset + sum(s * b for s, b in zip(x.strides, start, strict=True))
-            strides = tuple(s * k for s, k in zip(x.strides, step, strict=True))
-            return Layout(x.buffer, shape, strides, offset)
+            return broadcast_strides(old, strides, shape), offset
+        case Slice(_, start, step, _):
+            begin = offset + sum(s * b for s, b in zip(strides, start, strict=True))
+            return tuple(s * k for s, k in zip(strides, step, strict=True)), begin
+        case Windows(_, axes, _, stride, dilation):
+            outer = list(strides)
+            for axis, apart in zip(axes, stride, strict=True):
+                outer[axis] *= apart
+            return (*outer, *(strides[axis] * d for axis, d in zip(axes, dilation, strict=True))), offset
         case Reshape(_, shape):
-            regrouped = reshape_strides(x.shape, x.strides, shape)
-            return None if regrouped is None else Layout(x.buffer, shape, regrouped, x.offset)
+            regrouped = reshape_strides(old, strides, shape)
+            return None if regrouped is None else (regrouped, offset)
     raise AssertionError(f"no view: {view}")
 
 
-def broadcast_strides(x: Layout, shape: Shape) -> Shape:
-    lead = len(shape) - len(x.shape)
-    pairs = zip(x.shape, x.strides, shape[lead:], strict=True)
+def padded_layout(view: Pad, x: Layout) -> Layout | None:
+    """Each padded axis is guarded. Two borders of different values would need two fills."""
+    if x.guards and x.fill != view.value:
+        return None
+    offset = x.offset - sum(s * b for s, b in zip(x.strides, view.before, strict=True))
+    guards = [
+        Guard(g.strides, g.offset - sum(s * b for s, b in zip(g.strides, view.before, strict=True)), g.extent)
+        for g in x.guards
+    ]
+    for axis, extent in enumerate(x.shape):
+        if view.before[axis] or view.after[axis]:
+            unit = tuple(int(i == axis) for i in range(len(x.shape)))
+            guards.append(Guard(unit, -view.before[axis], extent))
+    return Layout(x.buffer, view.shape, x.strides, offset, tuple(guards), view.value)
+
+
+def may_fail(guard: Guard, shape: Shape) -> bool:
+    """Whether some element of the shape is outside."""
+    steps = [stride * (extent - 1) for stride, extent in zip(guard.strides, shape, strict=True)]
+    lowest = guard.offset + sum(min(step, 0) for step in steps)
+    highest = guard.offset + sum(max(step, 0) for step in steps)
+    return lowest < 0 or highest >= guard.extent
+
+
+def broadcast_strides(old: Shape, strides: Shape, shape: Shape) -> Shape:
+    lead = len(shape) - len(old)
+    pairs = zip(old, strides, shape[lead:], strict=True)
     return (0,) * lead + tuple(stride if have == want else 0 for have, stride, want in pairs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from kernelwright.ir.nodes import (
     Const,
@@ -11,6 +12,7 @@ from kernelwright.ir.nodes import (
     Conv,
     Graph,
     Input,
+    Iota,
     Item,
     Map,
     Node,
@@ -27,7 +29,7 @@ from kernelwright.ir.nodes import (
 from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.joins import joins_of
-from kernelwright.plan.layouts import base_of, layout_of
+from kernelwright.plan.layouts import base_of, guarded_layout, inexpressible, layout_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
@@ -87,6 +89,8 @@ class Placement:
         for node in dict.fromkeys((*graph.nodes(), *targets)):
             if isinstance(node, (Input, Param)):
                 self.places[node] = Buffer(self.namer.leaf(node), node.shape, node.dtype, node.strides, node)
+            elif isinstance(node, Iota):
+                self.places[node] = Buffer(self.namer.unique("iota"), node.shape, node.dtype, (1,), node)
             elif isinstance(node, Table):
                 self.materialise(node)
 
@@ -164,7 +168,7 @@ class Placement:
         for node in unit.maps:
             for x in node.operands:
                 if x not in inside and x not in loads and not isinstance(base_of(x), Const):
-                    loads[x] = self.load(x, shape)
+                    loads[x] = self.load(x, shape, guarded=core is None)
         stored = [n for n in unit.nodes if self.is_stored(n)]
         writes_over: dict[str, str] = {}
         stores: list[tuple[Node, Layout]] = []
@@ -186,7 +190,7 @@ class Placement:
         for node in unit.maps:
             for x in node.operands:
                 if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
-                    loads[x] = along_rows(self.load(x, x.shape), unit.shape, row)
+                    loads[x] = along_rows(self.load(x, x.shape, guarded=True), unit.shape, row)
         stores: list[tuple[Node, Layout]] = []
         for result in unit.maps:
             if not self.is_stored(result):
@@ -247,12 +251,14 @@ class Placement:
         assert matrix is not None, "a contiguous operand in that order always is a matrix"
         return matrix
 
-    def load(self, x: Node, shape: tuple[int, ...]) -> Layout:
-        layout = layout_of(x, self.places)
-        if layout is None:
+    def load(self, x: Node, shape: tuple[int, ...], guarded: bool = False) -> Layout:
+        """Where a kernel reads x. What strides cannot express is copied first, and borders too unless it minds them."""
+        while (view := inexpressible(x, self.places)) is not None:
+            self.materialise(view)
+        layout = guarded_layout(x, self.places)
+        if not guarded and layout_of(x, self.places) is None:
             self.materialise(x)
-            layout = layout_of(x, self.places)
-            assert layout is not None
+            layout = guarded_layout(x, self.places)
         if not layout.shape:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout
@@ -355,7 +361,8 @@ class Placement:
     @staticmethod
     def is_whole(layout: Layout) -> bool:
         """Element i of the kernel is element i of the buffer."""
-        return layout.shape == layout.buffer.shape and layout.strides == layout.buffer.strides and not layout.offset
+        in_place = layout.shape == layout.buffer.shape and layout.strides == layout.buffer.strides
+        return in_place and not layout.offset and not layout.guards
 
     def materialise(self, node: Node) -> None:
         buffer = self.made(self.namer.view(node), node)
@@ -370,9 +377,13 @@ def along_rows(layout: Layout, shape: Shape, row: Shape) -> Layout:
     """The layout seen in a region of this shape: one value a row, in whatever shape, is repeated along it."""
     if layout.shape == shape and shape != row:
         return layout
-    own = iter([stride for extent, stride in zip(layout.shape, layout.strides, strict=True) if extent != 1])
-    strides = tuple(next(own) if extent != 1 else 0 for extent in row) if squeezed(layout.shape) else (0,) * len(row)
-    return Layout(layout.buffer, shape, strides, layout.offset)
+
+    def spread(strides: Shape) -> Shape:
+        own = iter([stride for extent, stride in zip(layout.shape, strides, strict=True) if extent != 1])
+        return tuple(next(own) if extent != 1 else 0 for extent in row) if squeezed(layout.shape) else (0,) * len(row)
+
+    guards = tuple(replace(guard, strides=spread(guard.strides)) for guard in layout.guards)
+    return replace(layout, shape=shape, strides=spread(layout.strides), guards=guards)
 
 
 def last_uses(graph: Graph, units: Sequence[Unit], memory: Mapping[Node, frozenset[Node]]) -> dict[Node, int]:

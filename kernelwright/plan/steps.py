@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Graph, Input, Map, Node, Param, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Graph, Input, Iota, Map, Node, Param, Reduce, Scan, Shape
 
 if TYPE_CHECKING:
     from kernelwright.plan.convolutions import Convolution
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """A tensor of the running program. `source` is the leaf it is, or None for what a step makes.
+    """A tensor of the running program. `source` is the leaf it is, or None for what a step makes. An Iota is no memory:
+    the element at i is i.
 
     `packed_from` and `packed_by` are set for a weight in the order a kernel reads it: made from that buffer by that
     entry of the library, and kept until the weight changes.
@@ -27,7 +28,7 @@ class Buffer:
     shape: Shape
     dtype: DType
     strides: Shape
-    source: Input | Param | None = None
+    source: Input | Param | Iota | None = None
     packed_from: Buffer | None = None
     packed_by: str = ""
 
@@ -37,19 +38,35 @@ class Buffer:
 
 
 @dataclass(frozen=True, slots=True)
+class Guard:
+    """Element i of a layout is in memory only where 0 <= offset + sum(i * strides) < extent."""
+
+    strides: Shape
+    offset: int
+    extent: int
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
-    """Where the elements of a value lie: element i of the shape is at offset + sum(i * strides) in the buffer."""
+    """Where the elements of a value lie: element i of the shape is at offset + sum(i * strides) in the buffer.
+
+    Where one of the guards fails there is no element, and the value is `fill`.
+    """
 
     buffer: Buffer
     shape: Shape
     strides: Shape
     offset: int
+    guards: tuple[Guard, ...] = ()
+    fill: bool | int | float = 0
 
     @property
     def touched_bytes(self) -> int:
-        """The distinct bytes that reading every element fetches."""
+        """The distinct bytes that reading every element fetches; windows that overlap see one more than once."""
+        if isinstance(self.buffer.source, Iota):
+            return 0
         extents = (extent for extent, stride in zip(self.shape, self.strides, strict=True) if stride)
-        return math.prod(extents) * self.buffer.dtype.itemsize
+        return min(math.prod(extents) * self.buffer.dtype.itemsize, self.buffer.nbytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,22 @@ from functools import cache
 import torch
 
 from kernelwright.ir.interpret import resolve_operator
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Item, Map, Node, Opaque, Param, Table, View
+from kernelwright.ir.nodes import (
+    Broadcast,
+    Const,
+    Graph,
+    Input,
+    Iota,
+    Item,
+    Map,
+    Node,
+    Opaque,
+    Pad,
+    Param,
+    Table,
+    View,
+    Windows,
+)
 
 NOBODYS = frozenset[Node]()
 
@@ -32,7 +47,7 @@ def with_copies(before: Graph, after: Graph) -> Graph:
             and not shared_before[old] & shared_before[before.outputs[j]]
             for j in returned
         )
-        if newly_aliased or newly_joined or is_written_down(new) or (repeats(new) and not repeats(old)):
+        if newly_aliased or newly_joined or has_no_memory(new) or (repeats(new) and not repeats(old)):
             outputs.append(Map("identity", (new,)))
         else:
             outputs.append(new)
@@ -73,10 +88,10 @@ def chain(n: Node) -> Iterator[Node]:
     yield n
 
 
-def is_written_down(n: Node) -> bool:
-    """A view of numbers that stand in the graph: there is no memory that it could be a view of."""
-    *_, last = chain(n)
-    return isinstance(last, (Const, Table))
+def has_no_memory(n: Node) -> bool:
+    """A view of numbers that stand in the graph, or one with a border: no memory is there to be a view of."""
+    *views, last = chain(n)
+    return isinstance(last, (Const, Table, Iota)) or any(isinstance(view, (Pad, Windows)) for view in views)
 
 
 def repeats(n: Node) -> bool:

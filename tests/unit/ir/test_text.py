@@ -13,10 +13,12 @@ from kernelwright.ir.nodes import (
     Conv,
     Graph,
     Input,
+    Iota,
     Item,
     Map,
     Node,
     Opaque,
+    Pad,
     Param,
     Permute,
     Reduce,
@@ -25,6 +27,7 @@ from kernelwright.ir.nodes import (
     Slice,
     Symbol,
     Table,
+    Windows,
     TensorType,
     Update,
 )
@@ -77,6 +80,7 @@ def test_every_kind_of_node_has_a_line() -> None:
     conv = Conv(image, kernel, (1, 1), (0, 0), (1, 1), 1, False, (0, 0))
     back = Conv(image, kernel, (2, 2), (0, 0), (1, 1), 1, True, (1, 1))
     views: tuple[Node, ...] = (Reshape(X, (6,)), Permute(X, (1, 0)), Slice(X, (0, 1), (1, 1), (2, 2)))
+    views += (Pad(X, (0, 1), (0, 2), 0.5), Windows(X, (1,), (2,), (1,), (1,)), Iota(7))
     rows: tuple[Node, ...] = (Reduce("sum", X, (1,)), Scan("max", X, 0, reverse=True))
     others: tuple[Node, ...] = (Contract(X, X, "ij,kj->ik"), Table((1.0, 2.0), (2,), float32), *rows)
     shown = text(conv, back, *views, *others)
@@ -88,11 +92,14 @@ def test_every_kind_of_node_has_a_line() -> None:
         "slice(%4, start=(0, 1), step=(1, 1)) : float32[2, 2]",
         "contract(ij,kj->ik; %4, %4) : float32[2, 2]",
         "table(2 values) : float32[2]",
+        "pad(%4, (0, 1), (0, 2), 0.5) : float32[2, 6]",
+        "windows(%4, axes=(1,), window=(2,), stride=(1,), dilation=(1,)) : float32[2, 2, 2]",
+        "iota(7) : int64[7]",
         "sum(%4, axes=(1,)) : float32[2, 1]",
         "running_max(%4, axis=0, reverse) : float32[2, 3]",
     ):
         assert line in shown
-    leaves, views_ = {Input, Param, Table}, {Reshape, Permute, Broadcast, Slice}
+    leaves, views_ = {Input, Param, Table, Iota}, {Reshape, Permute, Broadcast, Slice, Pad, Windows}
     assert set(TEXT) == {*leaves, Map, Reduce, Scan, Contract, Conv, Opaque, Item, *views_}
 
 
