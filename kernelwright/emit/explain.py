@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kernelwright.generate import Program, Source
 from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque, Reduce, Scan
 from kernelwright.load import Problem
-from kernelwright.plan import Library, Product
+from kernelwright.plan import Convolution, Library, Product
 from kernelwright.plan.layouts import base_of
 
 NEEDS = {"cuda": "nvcc", "cpu": "a C++ compiler"}
@@ -30,7 +30,7 @@ def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> st
 def kernel_lines(number: int, source: Source) -> list[str]:
     region = source.kernel.region
     if source.kernel.core is not None:
-        return product_lines(number, source, source.kernel.core)
+        return core_lines(number, source, source.kernel.core)
     operators = len([node for node in region.body if node.fn not in ("cast", "identity")]) or len(region.body)
     before = sum(eager_bytes(node) for node in region.body)
     instead = f"one kernel instead of {operators}" if operators > 1 else "one kernel"
@@ -40,15 +40,25 @@ def kernel_lines(number: int, source: Source) -> list[str]:
     ]
 
 
-def product_lines(number: int, source: Source, core: Product) -> list[str]:
-    sizes = f"{f'{core.batches} x ' if core.batches > 1 else ''}{core.m} x {core.n} x {core.k}"
+def core_lines(number: int, source: Source, core: Product | Convolution) -> list[str]:
     functions = len(source.kernel.region.body)
     after = f", with the {functions} functions after it" if functions else ""
     return [
         f"kernel {number}  {source.formula}",
-        f"          product of {sizes}{after}, by {source.template}",
+        f"          {core_text(core)}{after}, by {source.template}",
         f"          arithmetic: {source.arithmetic}",
     ]
+
+
+def core_text(core: Product | Convolution) -> str:
+    if isinstance(core, Product):
+        batches = f"{core.batches} x " if core.batches > 1 else ""
+        return f"product of {batches}{core.m} x {core.n} x {core.k}"
+    node = core.node
+    kernel = " x ".join(map(str, node.weight.shape[2:]))
+    groups = f" in {node.groups} groups" if node.groups > 1 else ""
+    kind = "transposed convolution" if node.transposed else "convolution"
+    return f"{kind} of {node.x.shape[1]} to {node.shape[1]} channels{groups} by {kernel}"
 
 
 def eager_bytes(node: Map | Reduce | Scan) -> int:

@@ -61,7 +61,7 @@ MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
 def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
     """The configs of one template that can run this product under its precision, the most promising first."""
     core = kernel.core
-    if core is None or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
+    if not isinstance(core, Product) or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
     if epilogue_flops(kernel) <= HEAVY_EPILOGUE_FLOPS:
@@ -101,7 +101,7 @@ def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:
 
 
 def core_of(kernel: Kernel) -> Product:
-    assert kernel.core is not None
+    assert isinstance(kernel.core, Product)
     return kernel.core
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.kernels.gemm_shape import Gemm
 from kernelwright.kernels.pointwise import Work
 from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
@@ -19,7 +20,7 @@ class Source:
     """
 
     kernel: Kernel
-    work: Work | Gemm
+    work: Work | Gemm | ConvShape
     choice: Choice
     formula: str
     struct: str

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import (
+    conv_direct,
+    conv_mma,
+    gemm_simt,
+    gemm_skinny,
+    gemm_sm80,
+    gemm_sm90,
+    gemm_sm90_f16x1,
+    gemm_sm90_half,
+)
 from kernelwright.kernels.pointwise import PointwiseConfig
 
 GemmConfig: TypeAlias = (
@@ -16,4 +25,6 @@ GemmConfig: TypeAlias = (
     | gemm_simt.Config
 )
 
-Choice: TypeAlias = PointwiseConfig | GemmConfig
+ConvConfig: TypeAlias = conv_mma.Config | conv_direct.Config
+
+Choice: TypeAlias = PointwiseConfig | GemmConfig | ConvConfig

@@ -73,6 +73,7 @@ class Placement:
         self.units = units
         self.in_channels_last = routes.in_channels_last
         self.precision = routes.precision
+        self.conv_precision = routes.precision if routes.tf32_convolutions else "ieee"
         self.origins = origins
         self.namer = Namer(graph)
         self.places: dict[Node, Buffer] = {}
@@ -215,7 +216,7 @@ class Placement:
             x=self.load(node.x, node.x.shape),
             weight=self.load(node.weight, node.weight.shape),
             constant=isinstance(node.weight, Param),
-            precision=self.precision,
+            precision=self.conv_precision,
             routed=self.origins[node],
         )
 

@@ -13,11 +13,13 @@ class Routes:
     in_channels_last  convolutions that PyTorch runs in that order of memory
     precision         what kernels of ours may round operands to: "reference" (as accurate as the original), "ieee"
                       (float32's own operations), "tf32", "bf16" or "fp16" (so many bits)
+    tf32_convolutions whether PyTorch's flags allow TF32 in convolutions: then `reference` asks for no more of them
     """
 
     own: frozenset[Node] = frozenset()
     in_channels_last: frozenset[Node] = frozenset()
     precision: str = "reference"
+    tf32_convolutions: bool = True
 
 
 LIBRARY_ONLY = Routes()

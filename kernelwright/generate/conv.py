@@ -1,0 +1,173 @@
+"""A `Kernel` whose core is a convolution comes in; its epilogue struct and its launcher, as C++ text, go out."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from kernelwright.device import Device
+from kernelwright.generate.gemm import UINT8, EpilogueWriter, launcher_name, pointer_text, vector_of
+from kernelwright.generate.grid import Access, Grid, merged_axes
+from kernelwright.generate.literals import camel, identifier
+from kernelwright.generate.pointwise import formula_of
+from kernelwright.generate.program import Source
+from kernelwright.generate.template import Extra, Template
+from kernelwright.ir.nodes import Shape
+from kernelwright.kernels import conv_direct, conv_mma
+from kernelwright.kernels.conv_shape import SINGLE, ConvShape
+from kernelwright.plan import Buffer, Kernel, Layout, Region
+from kernelwright.plan.convolutions import Convolution, Phase, phases_of
+
+T = TypeVar("T")
+
+# Where PyTorch's flags allow TF32 in a convolution, which is their default, `reference` means no more than that.
+TF32_IS_ENOUGH = frozenset({"reference", "tf32", "bf16", "fp16"})
+
+
+class Convolver(Protocol):
+    """What each module kernels/conv_*.py offers."""
+
+    @property
+    def HEADERS(self) -> tuple[str, ...]: ...  # noqa: N802
+    @property
+    def Config(self) -> type[Any]: ...  # noqa: N802
+    def configs(self, shape: ConvShape, device: Device) -> tuple[Any, ...]: ...
+    def cost_us(self, config: Any, shape: ConvShape, device: Device) -> float: ...
+    def floor_us(self, shape: ConvShape, device: Device) -> float: ...
+    def packed_bytes(self, config: Any, shape: ConvShape) -> int: ...
+    def arithmetic(self, config: Any, shape: ConvShape) -> str: ...
+    def entry(self, name: str, config: Any, shape: ConvShape, epilogue: str) -> str: ...
+
+
+CONVOLVERS: tuple[Convolver, ...] = (conv_mma, conv_direct)
+
+
+def core_of(kernel: Kernel) -> Convolution:
+    assert isinstance(kernel.core, Convolution)
+    return kernel.core
+
+
+# --- the convolution as the templates take it
+
+
+def shape_of(kernel: Kernel) -> ConvShape:
+    core = core_of(kernel)
+    node, grid = core.node, epilogue_grid(kernel.region)
+    outputs, channels = node.shape[1] // node.groups, node.x.shape[1] // node.groups
+    return ConvShape(
+        dtype=node.dtype.name,
+        images=node.shape[0],
+        groups=node.groups,
+        channels=channels,
+        outputs=outputs,
+        x_space=in_three(node.x.shape[2:], 1),
+        y_space=in_three(node.shape[2:], 1),
+        x_pitches=(*core.x.strides[:2], *in_three(core.x.strides[2:], 0)),
+        w_pitches=weight_pitches(core, channels, outputs),
+        w_offset=core.weight.offset,
+        transposed=node.transposed,
+        kernel=in_three(node.weight.shape[2:], 1),
+        strides=in_three(node.stride, 1),
+        padding=in_three(node.padding, 0),
+        dilation=in_three(node.dilation, 1),
+        phases=tuple(Phase(in_three(phase.axes, SINGLE)) for phase in phases_of(node)),
+        flat=is_flat(kernel.region),
+        vector=vector_of(grid),
+        constant=core.constant,
+        tf32=core.precision in TF32_IS_ENOUGH,
+        epilogue_bytes=kernel.region.bytes_moved,
+    )
+
+
+def in_three(axes: Sequence[T], missing: T) -> tuple[T, ...]:
+    """The axes of space as d, h and w."""
+    return (*(missing,) * (3 - len(axes)), *axes)
+
+
+def weight_pitches(core: Convolution, channels: int, outputs: int) -> Shape:
+    """Of group, output, channel, d, h, w. PyTorch has outputs first; channels first where transposed."""
+    first, second, *space = core.weight.strides
+    taps = in_three(space, 0)
+    if core.node.transposed:
+        return (channels * first, second, first, *taps)
+    return (outputs * first, first, second, *taps)
+
+
+# --- the epilogue
+
+
+def is_flat(region: Region) -> bool:
+    """Whether every operand walks through a plane of results with one stride."""
+    return len(merged_axes(region.shape[2:], [layout.strides[2:] for layout in layouts_of(region)])) <= 1
+
+
+def layouts_of(region: Region) -> list[Layout]:
+    return [layout for _, layout in (*region.loads, *region.stores)]
+
+
+def epilogue_grid(region: Region) -> Grid:
+    """Planes by the places in them where that can be; else rows of the last axis."""
+    layouts = layouts_of(region)
+    flat = is_flat(region)
+    depth = 2 if flat else len(region.shape) - 1
+    outer = merged_axes(region.shape[:depth], [layout.strides[:depth] for layout in layouts])
+    inner = merged_axes(region.shape[depth:], [layout.strides[depth:] for layout in layouts])
+    strides = inner[0][1] if inner else (1,) * len(layouts)
+    accesses = [
+        Access(layout, tuple(s[i] for _, s in outer), 0, strides[i], layout.offset) for i, layout in enumerate(layouts)
+    ]
+    split = len(region.loads)
+    extents, columns = tuple(n for n, _ in outer), math.prod(region.shape[depth:])
+    return Grid("rows", extents, 1, columns, tuple(accesses[:split]), tuple(accesses[split:]))
+
+
+# --- text
+
+
+def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[Any]:
+    """The configs of one template that can run this convolution under its precision, the most promising first."""
+    return module.configs(shape_of(kernel), device) if isinstance(kernel.core, Convolution) else ()
+
+
+def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
+    core, shape = core_of(kernel), shape_of(kernel)
+    writer = EpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    body, launcher = camel(kernel.name), launcher_name(kernel)
+    struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + module.entry(launcher, choice, shape, body)
+    packed = [identifier(b.name) for b in conv_extra(module, kernel, choice).reads if b.packed_from is not None]
+    arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
+    operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
+    call = f"{launcher}({', '.join(operands)}, {arguments}, stream)"
+    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
+    needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
+    formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, shape)
+    return Source(kernel, shape, choice, formula, struct, template, call, tuple(sorted(needs)), words)
+
+
+def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:
+    """The operands, and the weight as the template packs it."""
+    core = core_of(kernel)
+    weight, size = core.weight.buffer, module.packed_bytes(choice, shape_of(kernel))
+    name, entry = f"{launcher_name(kernel)}_weight", f"{launcher_name(kernel)}_pack"
+    packed = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size else ()
+    return Extra((core.x.buffer, weight, *packed))
+
+
+def row_of(module: Convolver) -> Template:
+    return Template(
+        name=module.HEADERS[-1],
+        target="cuda",
+        headers=module.HEADERS,
+        types=(module.Config,),
+        configs=partial(conv_configs, module),
+        cost_us=lambda choice, kernel, device: module.cost_us(choice, shape_of(kernel), device),
+        floor_us=lambda kernel, device: module.floor_us(shape_of(kernel), device),
+        source=partial(conv_source, module),
+        extra=partial(conv_extra, module),
+    )
+
+
+TEMPLATES = tuple(row_of(module) for module in CONVOLVERS)

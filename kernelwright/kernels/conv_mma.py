@@ -1,0 +1,321 @@
+"""The tensor-core convolution (conv_mma.cuh): its configs, which fit, what each should take, its entry."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from functools import cache
+
+from kernelwright.device import Device
+from kernelwright.kernels.conv_shape import CPP_TYPE, ITEMSIZE, ConvShape, by_axis, integers, phase_text, size_lines
+from kernelwright.kernels.conv_shape import floor_us as floor_at
+from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
+
+__all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
+
+HEADERS = ("ptx90", "ptx80", "split", "conv_space", "conv_mma")
+
+# Phases are a kernel argument, of which there are 4 KB.
+MOST_PHASES = 32
+MOST_GRID = 2**31 - 1
+
+# tile_m, tile_n, warps, warps along m; by the number of products.
+TILES = {
+    1: ((128, 128, 8, 2), (64, 256, 8, 2), (64, 128, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
+    3: ((64, 128, 8, 2), (64, 64, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
+}
+
+# Registers that a thread may hold of the next channels while it multiplies these.
+MOST_HELD = 48
+# What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
+OTHER_REGISTERS = 62
+
+# Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and addresses and loads of the loop leave this.
+MMA_SHARE = 0.62 * 0.75
+# Instructions a thread spends on each result and on each element of the region (counted in SASS), and what a
+# multiprocessor issues of them in a clock.
+RESULT_INSTRUCTIONS = 14
+ELEMENT_INSTRUCTIONS = 12
+ISSUED = 80
+FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
+BLOCK_US = 2.0  # from its launch to its first product, and the drain of its stores
+STREAM_SHARE = 0.88  # of a copy's bandwidth
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """products: 1 as TF32, 3 as float32; tile_m channels by tile_n pixels, of which the tile of outputs is tile_b
+    images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once."""
+
+    products: int
+    tile_m: int
+    tile_n: int
+    warps: int
+    warps_m: int
+    octets: int
+    tile_b: int
+    tile_d: int
+    tile_h: int
+    tile_w: int
+    blocks: int  # on a multiprocessor at once
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return (self.tile_d, self.tile_h, self.tile_w)
+
+
+# --- sizes, as conv_mma.cuh has them
+
+
+def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
+    """Inputs along each axis that a tile of any phase reads."""
+    d, h, w = ((t - 1) * shape.stride(i) + shape.reach(i) for i, t in enumerate(config.tile))
+    return d, h, w
+
+
+def pixels(config: Config, shape: ConvShape) -> int:
+    return config.tile_b * math.prod(region(config, shape))
+
+
+def steps_of(config: Config, taps: int) -> int:
+    """Steps of 16 of k in a chunk of channels; of pairs, two at a time."""
+    group = 2 if config.products == 3 else 1
+    return math.ceil(math.ceil(config.octets * taps / 2) / group) * group
+
+
+def chunks(config: Config, shape: ConvShape) -> int:
+    return math.ceil(shape.channels / (8 * config.octets))
+
+
+def rounds(config: Config, shape: ConvShape) -> int:
+    """Octets that a thread carries at once."""
+    return math.ceil(config.octets * pixels(config, shape) / (config.warps * 32))
+
+
+def shared_bytes(config: Config, shape: ConvShape) -> int:
+    units = config.octets * pixels(config, shape)
+    halves = 2 if config.products == 3 else 1
+    buffers = 2 if chunks(config, shape) > 1 else 1
+    tables = 4 * (pixels(config, shape) + 2 * steps_of(config, shape.most_taps) + config.warps)
+    return buffers * halves * units * 16 + tables
+
+
+def registers(config: Config, shape: ConvShape) -> int:
+    """An estimate of what a thread needs."""
+    sums = config.tile_m * config.tile_n // (config.warps * 32)
+    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
+    return OTHER_REGISTERS + sums * (2 if config.products == 3 else 1) + held
+
+
+def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
+    """With as many blocks as a multiprocessor's registers and shared memory hold."""
+    by_registers = 65536 // (config.warps * 32 * max(registers(config, shape), 64))
+    by_memory = device.smem_per_multiprocessor_bytes // (shared_bytes(config, shape) + 1024)
+    return replace(config, blocks=max(1, min(by_registers, by_memory, 4)))
+
+
+def grid(config: Config, shape: ConvShape) -> int:
+    tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
+    tiles *= math.ceil(shape.images / config.tile_b) * math.ceil(shape.outputs / config.tile_m)
+    return tiles * shape.groups * len(shape.phases)
+
+
+# --- which configs fit
+
+
+def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
+    """The reason a config cannot run this convolution, in words."""
+    if device.kind != "cuda":
+        return f"it is a CUDA kernel; {device.name} is not a GPU."
+    if shape.dtype not in ITEMSIZE:
+        return f"it reads float32, float16 and bfloat16, not {shape.dtype}."
+    if not shape.constant:
+        return "the weight is computed in forward(); only one that is kept can be packed ahead."
+    if config.products == 1 and shape.dtype == "float32" and not shape.tf32:
+        return "one product has 11 bits of each operand, and the original uses all of float32's."
+    if len(shape.phases) > MOST_PHASES:
+        return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
+    if config.tile_b * math.prod(config.tile) > config.tile_n:
+        return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
+    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
+    if needed > most:
+        return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
+    if chunks(config, shape) > 1 and 8 * rounds(config, shape) > MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
+    if 8 * rounds(config, shape) > 4 * MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
+    if config.tile_b * abs(shape.x_pitches[0]) >= 2**31 or max(shape.x_pitches[2:]) * max(shape.x_space) >= 2**31:
+        return "a place in an image needs more than 31 bits."
+    if grid(config, shape) > MOST_GRID:
+        return f"{grid(config, shape):,} blocks; a grid has at most {MOST_GRID:,}."
+    return None
+
+
+def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
+    """The best tile of outputs for every kind of block, the most promising first."""
+    products = 1 if shape.dtype != "float32" or shape.tf32 else 3
+    best = []
+    for block in TILES[products]:
+        if block[0] > 16 and block[0] >= 2 * shape.outputs:
+            continue  # half of its rows would be empty
+        space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
+        fitting = [c for c in space if why_not(c, shape, device) is None]
+        best += sorted(fitting, key=lambda c: cost_us(c, shape, device))[:1]
+    return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
+
+
+def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape) -> list[Config]:
+    """Tiles of outputs with rows of 8 or more that fill the block's columns, each with the most octets that fit."""
+    tile_m, tile_n, warps, warps_m = block
+    depth, height, width = (shape.most(i) for i in range(3))
+    found = []
+    for tile_w in widths(width, tile_n):
+        for tile_h in heights(height, tile_n // tile_w):
+            tile_d = min(depth, tile_n // (tile_w * tile_h))
+            tile_b = max(1, min(shape.images, tile_n // (tile_w * tile_h * tile_d)))
+            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, tile_b, tile_d, tile_h, tile_w, 1)
+            for octets in octet_counts(shape):
+                config = replace(plain, octets=octets)
+                held = 8 * rounds(config, shape)
+                if octets == 1 or held <= MOST_HELD:
+                    found.append(config)
+                    break
+    return found
+
+
+def widths(width: int, most: int) -> list[int]:
+    """Powers of two, and the whole width; even, since pairs are stored."""
+    powers = [p for p in (4, 8, 16, 32, 64, 128, 256) if p <= most and p < 2 * width]
+    whole = width + width % 2
+    return sorted({*powers, *([whole] if whole <= most else [])}) or [2]
+
+
+def heights(height: int, most: int) -> list[int]:
+    return sorted({min(height, h) for h in (1, 2, 4, 8, 16, 32, 64, most) if 1 <= h <= most})
+
+
+def octet_counts(shape: ConvShape) -> list[int]:
+    """The most first; no more than there are, and such that the last chunk is not mostly empty."""
+    whole = math.ceil(shape.channels / 8)
+    return [n for n in (8, 6, 4, 3, 2, 1) if n <= whole and math.ceil(whole / n) * n - whole <= whole // 4]
+
+
+# --- what it takes
+
+
+def floor_us(shape: ConvShape, device: Device) -> float:
+    products = 1 if shape.dtype != "float32" or shape.tf32 else 3
+    return floor_at(shape, device, device.peaks.float16 / products)
+
+
+@cache
+def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
+    """Rounds of blocks: products, shared memory and instructions of a tile beside each other, then the bytes."""
+    clocks_per_us = device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
+    taps = shape.taps / len(shape.phases)
+    k = 16 * steps_of(config, math.ceil(taps)) * chunks(config, shape)
+    rate = device.peaks.float16 * 1e6 / device.multiprocessors * MMA_SHARE
+    multiplying = config.products * 2 * config.tile_m * config.tile_n * k / rate
+    warp_m, warp_n = config.tile_m // config.warps_m, config.tile_n * config.warps_m // config.warps
+    reads = {1: 1, 3: 2}[config.products] * config.warps * (warp_m + conflicts(config, shape) * warp_n) * k * 2
+    elements = pixels(config, shape) * 8 * config.octets * chunks(config, shape)
+    fetching = elements * (ITEMSIZE[shape.dtype] + 2 * (2 if config.products == 3 else 1))
+    sharing = (reads + fetching) / 128 / clocks_per_us
+    scattered = 1 if shape.vector > 1 else 1.5
+    results = config.tile_m * config.tile_n * RESULT_INSTRUCTIONS * scattered
+    issuing = (results + elements * ELEMENT_INSTRUCTIONS + k * config.warps * 40) / ISSUED / clocks_per_us
+    alone = max(multiplying, sharing, issuing)
+    waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
+    computing = waves * (config.blocks * alone + BLOCK_US)
+    partial = 1 if shape.y_step(2) == 1 else 1.5  # sectors of a line that several phases write one by one
+    l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + config.tile_m * k * 2 * config.products) / 5.5e6
+    moving = max(shape.bytes_moved * partial / (device.copy_gbps * STREAM_SHARE) / 1e3, l2)
+    return LAUNCH_US + beside_us(computing, moving)
+
+
+def conflicts(config: Config, shape: ConvShape) -> float:
+    """How often a bank of shared memory is asked for by the 8 rows that ldmatrix reads at once."""
+    by_stride = math.gcd(shape.stride(2), 8)
+    return by_stride if config.tile_w % 8 == 0 else max(by_stride, 1.5)
+
+
+# --- packed weights: fragments of all phases, inverse scales, offsets of the taps
+
+
+def fragments(config: Config, shape: ConvShape) -> list[int]:
+    """Where the fragments of each phase begin, and their end; in 16 bytes of all lanes of a warp."""
+    rows = shape.groups * math.ceil(shape.outputs / config.tile_m) * config.tile_m // 16
+    halves = 2 if config.products == 3 else 1
+    sizes = [rows * chunks(config, shape) * steps_of(config, phase.taps) * halves for phase in shape.phases]
+    return [0, *itertools.accumulate(sizes)]
+
+
+def inverse_offset(config: Config, shape: ConvShape) -> int:
+    return fragments(config, shape)[-1] * 512
+
+
+def table_offset(config: Config, shape: ConvShape) -> int:
+    return inverse_offset(config, shape) + 4 * shape.groups * shape.outputs
+
+
+def packed_bytes(config: Config, shape: ConvShape) -> int:
+    return table_offset(config, shape) + 4 * len(shape.phases) * 2 * steps_of(config, shape.most_taps)
+
+
+# --- C++
+
+
+def arithmetic(config: Config, shape: ConvShape) -> str:
+    if config.products == 3:
+        return "float32 as pairs of float16, three tensor-core products, summed in float32 every 32 of k"
+    if shape.dtype == "float32":
+        return "one tensor-core product of scaled float16: the 11 bits of TF32, which PyTorch allows here"
+    return f"tensor-core products of {shape.dtype}, summed in float32"
+
+
+def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
+    """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight."""
+    vector = 2 if shape.vector % 2 == 0 and config.tile_w % 2 == 0 and shape.y_step(2) == 1 else 1
+    vector = vector if shape.y_space[2] % 2 == 0 else 1
+    d, h, w = region(config, shape)
+    axes = range(3)
+    lines = [
+        *size_lines(shape),
+        integers(
+            **by_axis("stride", tuple(map(shape.stride, axes))),
+            **by_axis("y_step", tuple(map(shape.y_step, axes))),
+        ),
+        integers(phases=len(shape.phases), most_taps=shape.most_taps, **by_axis("most", tuple(map(shape.most, axes)))),
+        integers(products=config.products, tile_m=config.tile_m, tile_n=config.tile_n),
+        integers(warps=config.warps, warps_m=config.warps_m, octets=config.octets),
+        integers(blocks_at_once=config.blocks, vector=vector),
+        integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
+        integers(region_d=d, region_h=h, region_w=w),
+    ]
+    type_ = CPP_TYPE[shape.dtype]
+    starts = fragments(config, shape)
+    phases = ",\n".join(f"        {phase_text(p, at)}" for p, at in zip(shape.phases, starts, strict=False))
+    weight = f"weight + {shape.w_offset}" if shape.w_offset else "weight"
+    inverse, table = inverse_offset(config, shape), table_offset(config, shape)
+    body = "\n".join(lines)
+    return f"""\
+struct {name}_Config {{
+{body}
+}};
+// Of every phase and axis: outputs, taps, first input and step, first weight and step, first output.
+static kw::conv_mma::Problem<{name}_Config> {name}_problem(
+    const {type_}* x, const {type_}* weight, const void* packed) {{
+    const char* at = (const char*)packed;
+    return {{x, {weight}, (const uint4*)at, (const float*)(at + {inverse}), (const int*)(at + {table}), {{
+{phases},
+    }}}};
+}}
+extern "C" int {name}_pack(const {type_}* weight, void* packed, cudaStream_t stream) {{
+    return kw::conv_mma::pack<{name}_Config>({name}_problem(nullptr, weight, packed), stream);
+}}
+extern "C" int {name}(
+    const {type_}* x, const {type_}* weight, const void* packed, const {epilogue}::Args* args, cudaStream_t stream) {{
+    return kw::conv_mma::launch<{name}_Config, {epilogue}>({name}_problem(x, weight, packed), *args, stream);
+}}
+"""

@@ -1,0 +1,496 @@
+// Y = Epilogue(convolution of X) on the tensor cores by mma.sync: any stride, dilation, padding and groups, one to three
+// axes of space, transposed by phases; sm_80 and later.
+//
+// Rows of the product are output channels, columns are pixels. A block takes a tile of pixels. What its taps read of X,
+// some channels at a time, goes into shared memory once, as float16, eight channels of a pixel ("octet") side by side.
+// ldmatrix takes an address for each of its rows, so a tap is only an offset added to them: nothing is copied for each
+// tap. Eight of k are one octet under one tap; weights lie in that order, packed as the lanes of a warp hold them.
+//
+// float16 has the 11 bits of TF32 but not its range: the input of a block is scaled by a power of two, as is each output
+// channel of the weights. With three products every float32 is a pair of float16 (split.cuh), and every 32 of k leave
+// the tensor core, which truncates, for float32 registers, which round. A sum that is not finite is computed again.
+#pragma once
+
+#include "conv_space.cuh"
+#include "ptx80.cuh"
+#include "split.cuh"
+
+namespace kw::conv_mma {
+
+using conv::Axis;
+using conv::Phase;
+using conv::Place;
+
+// A build fixes these; the generated file writes such a struct. Axes of space are d, h, w; pitches are in elements.
+struct DefaultConfig {
+    using Type = float;
+    static constexpr int products = 1;                      // 1: as TF32; 3: as float32
+    static constexpr int tile_m = 64, tile_n = 256;         // output channels and pixels of a block
+    static constexpr int warps = 8, warps_m = 2;            // of a block, and how many of them lie along the channels
+    static constexpr int octets = 1;                        // of channels in shared memory at once
+    static constexpr int blocks_at_once = 2;                // on a multiprocessor
+    static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 2 or 1
+    static constexpr bool flat = true;                      // columns of the epilogue are places in a plane
+    static constexpr int tile_b = 1, tile_d = 1, tile_h = 8, tile_w = 32;      // the tile: images and outputs
+    static constexpr int region_d = 1, region_h = 10, region_w = 34;           // the inputs it reads of one image
+    static constexpr int images = 128, groups = 1, channels = 8, outputs = 64;  // channels and outputs of a group
+    static constexpr int phases = 1, most_taps = 9, most_d = 1, most_h = 126, most_w = 126;  // outputs of any phase
+    static constexpr int stride_d = 1, stride_h = 1, stride_w = 1;
+    static constexpr int x_d = 1, x_h = 128, x_w = 128, y_d = 1, y_h = 126, y_w = 126;
+    static constexpr int y_step_d = 1, y_step_h = 1, y_step_w = 1;
+    static constexpr int64_t x_image_pitch = 131072, x_channel_pitch = 16384, x_d_pitch = 16384, x_h_pitch = 128,
+                             x_w_pitch = 1;
+    static constexpr int64_t w_group_pitch = 4608, w_output_pitch = 72, w_channel_pitch = 9, w_d_pitch = 9,
+                             w_h_pitch = 3, w_w_pitch = 1;
+};
+
+__host__ __device__ constexpr int ceil_div(int value, int divisor) { return (value + divisor - 1) / divisor; }
+
+// Sizes that follow from a Config.
+template <class C> struct Sizes {
+    static constexpr int threads = C::warps * 32, warps_n = C::warps / C::warps_m;
+    static constexpr int warp_m = C::tile_m / C::warps_m, warp_n = C::tile_n / warps_n;
+    static constexpr int halves = C::products == 3 ? 2 : 1;  // of an element
+    static constexpr int group = C::products == 3 ? 2 : 1;   // steps of 16 of k between promotions
+    static constexpr int pixels = C::tile_b * C::region_d * C::region_h * C::region_w;
+    static constexpr int units = C::octets * pixels, rounds = ceil_div(units, threads);
+    static constexpr int chunks = ceil_div(C::channels, 8 * C::octets), buffers = chunks > 1 ? 2 : 1;
+    static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
+    static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), group) * group;
+    static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
+    static_assert(C::warps % C::warps_m == 0 && warp_m % 16 == 0 && warp_n % 16 == 0, "a warp has whole products");
+    static_assert(tile <= C::tile_n, "the tile's pixels are columns");
+    static_assert(C::vector == 1 || (C::vector == 2 && C::tile_w % 2 == 0 && C::y_step_w == 1 && C::y_w % 2 == 0),
+                  "two neighbours lie in one row, at an even place");
+};
+
+// Steps of 16 of k in a chunk of channels.
+template <class C> __host__ __device__ constexpr int steps_of(int taps) {
+    return ceil_div(ceil_div(C::octets * taps, 2), Sizes<C>::group) * Sizes<C>::group;
+}
+
+template <class C> struct Problem {
+    const typename C::Type *x, *weight;
+    const uint4* fragments;  // [phase][group][16 channels][chunk][step][hi, lo][lane]
+    const float* inverse;    // [group][channel]: undoes the weight's scale
+    const int* offsets;      // [phase][step][first, second 8 of k]: where a tap's octet lies in the region
+    Phase phases[C::phases];
+};
+
+template <class C> struct Shared {
+    using S = Sizes<C>;
+    uint4 region[S::buffers][S::halves][S::units];
+    int from[S::pixels];                                  // where a pixel of the region lies in X; -1: nowhere
+    int offset[2 * S::most_steps < 2 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
+    float largest[C::warps];
+};
+
+// --- which outputs a block computes. Phases and channels of one place run together, so that they find X in L2.
+
+struct Work {
+    int phase, group, first_output;
+    Place first;
+};
+
+template <class C> KW_DEVICE Work work_of(unsigned index) {
+    auto take = [&](int count) {
+        const int digit = index % (unsigned)count;
+        index /= (unsigned)count;
+        return digit;
+    };
+    Work work;
+    work.phase = take(C::phases);
+    work.first_output = take(Sizes<C>::tiles_m) * C::tile_m;
+    work.group = take(C::groups);
+    work.first.w = take(ceil_div(C::most_w, C::tile_w)) * C::tile_w;
+    work.first.h = take(ceil_div(C::most_h, C::tile_h)) * C::tile_h;
+    work.first.d = take(ceil_div(C::most_d, C::tile_d)) * C::tile_d;
+    work.first.image = (int)index * C::tile_b;
+    return work;
+}
+
+template <class C> int64_t blocks_of() {
+    return (int64_t)C::phases * Sizes<C>::tiles_m * C::groups * ceil_div(C::most_w, C::tile_w) *
+           ceil_div(C::most_h, C::tile_h) * ceil_div(C::most_d, C::tile_d) * ceil_div(C::images, C::tile_b);
+}
+
+// Column n of a block's product as a place in its tile.
+template <class C> KW_DEVICE Place in_tile(int n) {
+    return {n / (C::tile_w * C::tile_h * C::tile_d), n / (C::tile_w * C::tile_h) % C::tile_d,
+            n / C::tile_w % C::tile_h, n % C::tile_w};
+}
+
+// --- tables, once for a block
+
+template <class C> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
+    using S = Sizes<C>;
+    const int first_d = work.first.d * C::stride_d + phase.axis[0].lowest(),
+              first_h = work.first.h * C::stride_h + phase.axis[1].lowest(),
+              first_w = work.first.w * C::stride_w + phase.axis[2].lowest();
+    for (int i = threadIdx.x; i < S::pixels; i += S::threads) {
+        const int w = first_w + i % C::region_w, h = first_h + i / C::region_w % C::region_h,
+                  d = first_d + i / (C::region_w * C::region_h) % C::region_d,
+                  image = i / (C::region_w * C::region_h * C::region_d);
+        const bool inside = w >= 0 && w < C::x_w && h >= 0 && h < C::x_h && d >= 0 && d < C::x_d &&
+                            work.first.image + image < C::images;
+        shared.from[i] = inside ? (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch)
+                                : -1;
+    }
+    for (int i = threadIdx.x; i < 2 * S::most_steps; i += S::threads)
+        shared.offset[i] = __ldg(offsets + work.phase * 2 * S::most_steps + i);
+}
+
+// --- X on its way from memory to shared memory: a thread carries octets of pixels
+
+template <class C> struct Carrier {
+    using S = Sizes<C>;
+    float held[S::rounds][8];
+
+    KW_DEVICE void fetch(const typename C::Type* x, const Shared<C>& shared, int chunk) {
+#pragma unroll
+        for (int i = 0; i < S::rounds; i++) {
+            const int unit = threadIdx.x + i * S::threads;
+            const bool is_unit = S::units % S::threads == 0 || unit < S::units;
+            const int octet = C::octets == 1 ? 0 : unit / S::pixels, pixel = unit - octet * S::pixels;
+            const int from = is_unit ? shared.from[pixel] : -1;
+            const int channel = (chunk * C::octets + octet) * 8;
+            const typename C::Type* first = x + channel * C::x_channel_pitch + from;
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                const bool inside = from >= 0 && (C::channels % (8 * C::octets) == 0 || channel + j < C::channels);
+                held[i][j] = inside ? widen(load_constant<1>(first + j * C::x_channel_pitch)[0]) : 0.f;
+            }
+        }
+    }
+    // The largest finite magnitude that the block holds.
+    KW_DEVICE float largest(Shared<C>& shared) const {
+        float mine = 0.f;
+#pragma unroll
+        for (int i = 0; i < S::rounds; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++) mine = fmaxf(mine, split::finite_magnitude(held[i][j]));
+#pragma unroll
+        for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
+        if (threadIdx.x % 32 == 0) shared.largest[threadIdx.x / 32] = mine;
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < C::warps; i++) mine = fmaxf(mine, shared.largest[i]);
+        return mine;
+    }
+    KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale) const {
+#pragma unroll
+        for (int i = 0; i < S::rounds; i++) {
+            const int unit = threadIdx.x + i * S::threads;
+            uint32_t hi[4], lo[4];
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                split::to_pairs(held[i][2 * j] * scale, held[i][2 * j + 1] * scale, hi[j], lo[j]);
+            if (S::units % S::threads != 0 && unit >= S::units) continue;
+            region[0][unit] = make_uint4(hi[0], hi[1], hi[2], hi[3]);
+            if constexpr (S::halves == 2) region[1][unit] = make_uint4(lo[0], lo[1], lo[2], lo[3]);
+        }
+    }
+};
+
+// --- products of one warp
+
+template <class C> struct Sums {
+    using S = Sizes<C>;
+    static constexpr int M = S::warp_m / 16, N = S::warp_n / 8;
+    using Fragment = uint32_t[4];
+    float total[M][N][4];
+
+    KW_DEVICE Sums() {
+#pragma unroll
+        for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] = 0.f;
+    }
+    KW_DEVICE void rescale(float factor) {
+#pragma unroll
+        for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] *= factor;
+    }
+    KW_DEVICE static void load_weights(Fragment (&a)[M], const uint4* fragments, int pitch) {
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const uint4 v = __ldg(fragments + (int64_t)m * pitch);
+            a[m][0] = v.x, a[m][1] = v.y, a[m][2] = v.z, a[m][3] = v.w;
+        }
+    }
+    KW_DEVICE static void load_pixels(Fragment (&b)[N / 2], const uint4* region, const int (&rows)[N / 2], int offset) {
+#pragma unroll
+        for (int n = 0; n < N / 2; n++) ptx80::load_matrices(b[n], region + rows[n] + offset);
+    }
+    KW_DEVICE static void multiply(float (&sums)[M][N][4], const Fragment (&a)[M], const Fragment (&b)[N / 2]) {
+#pragma unroll
+        for (int m = 0; m < M; m++)
+#pragma unroll
+            for (int n = 0; n < N; n++) ptx80::mma_f16(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
+    }
+    // One chunk of channels. The weights of the next step travel while this one is multiplied.
+    KW_DEVICE void add(const uint4 (&region)[S::halves][S::units], const int* offset, const int (&rows)[N / 2],
+                       const uint4* fragments, int pitch, int steps) {
+        if (steps == 0) return;
+        if constexpr (C::products == 1) {
+            Fragment a[M], next[M], b[N / 2];
+            load_weights(next, fragments, pitch);
+#pragma unroll 2
+            for (int step = 0; step < steps; step++) {
+#pragma unroll
+                for (int m = 0; m < M; m++)
+#pragma unroll
+                    for (int i = 0; i < 4; i++) a[m][i] = next[m][i];
+                load_pixels(b, region[0], rows, offset[2 * step]);
+                fragments += step + 1 < steps ? 32 : 0;
+                load_weights(next, fragments, pitch);
+                multiply(total, a, b);
+            }
+        } else {
+            // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
+            for (int step = 0; step < steps; step += 2, fragments += 4 * 32) {
+                Fragment high[2][M], low[M], pixels[N / 2];
+                float part[M][N][4];
+#pragma unroll
+                for (int i = 0; i < M * N * 4; i++) (&part[0][0][0])[i] = 0.f;
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    load_weights(high[i], fragments + i * 2 * 32, pitch);
+                    load_weights(low, fragments + (i * 2 + 1) * 32, pitch);
+                    load_pixels(pixels, region[1], rows, offset[2 * (step + i)]);
+                    multiply(part, high[i], pixels);
+                    load_pixels(pixels, region[0], rows, offset[2 * (step + i)]);
+                    multiply(part, low, pixels);
+                }
+#pragma unroll
+                for (int i = 0; i < 2; i++) {
+                    load_pixels(pixels, region[0], rows, offset[2 * (step + i)]);
+                    multiply(part, high[i], pixels);
+                }
+#pragma unroll
+                for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] += (&part[0][0][0])[i];
+            }
+        }
+    }
+};
+
+// --- results
+
+// Where the thread's columns 8 n + i lie. Pairs of neighbours are inside or outside together where vector is 2.
+template <class C> KW_DEVICE Place place_of(const Work& work, int column) {
+    const Place at = in_tile<C>(column);
+    return {at.image < C::tile_b ? work.first.image + at.image : C::images, work.first.d + at.d, work.first.h + at.h,
+            work.first.w + at.w};
+}
+template <class C> KW_DEVICE bool is_inside(const Phase& phase, const Place& at) {
+    return at.image < C::images && at.d < phase.axis[0].count && at.h < phase.axis[1].count &&
+           at.w < phase.axis[2].count;
+}
+
+// All of the thread's results in plain float32.
+template <class C, class Epilogue>
+KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                              int first_output, int first_column) {
+    const Phase& phase = problem.phases[work.phase];
+#pragma unroll 1
+    for (int i = 0; i < Sums<C>::N * Sums<C>::M * 4; i++) {
+        const int output = first_output + i / 2 % (Sums<C>::M * 2) * 8;
+        const Place at = place_of<C>(work, first_column + i / (Sums<C>::M * 4) * 8 + i % 2);
+        if (output >= C::outputs || !is_inside<C>(phase, at)) continue;
+        const float sum[1] = {conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, output)};
+        conv::store_at<C, Epilogue, 1>(args, sum, phase, at, work.group * C::outputs + output);
+    }
+}
+
+template <class C, class Epilogue>
+KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                      const Sums<C>& sums, float inverse_x) {
+    using S = Sizes<C>;
+    constexpr int M = Sums<C>::M * 2, N = Sums<C>::N;
+    const Phase& phase = problem.phases[work.phase];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int first_output = work.first_output + warp % C::warps_m * S::warp_m + lane / 4,
+              first_column = warp / C::warps_m * S::warp_n + lane % 4 * 2;
+    float zero = 0.f, inverse[M];
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        const int output = first_output + m * 8;
+        const float inverse_w = output < C::outputs ? __ldg(problem.inverse + work.group * C::outputs + output) : 1.f;
+        inverse[m] = inverse_x * inverse_w;
+        if (!(inverse[m] >= 0x1p-126f)) zero = 1.f;
+        zero = fmaf(inverse[m], 0.f, zero);
+    }
+#pragma unroll
+    for (int i = 0; i < M / 2 * N * 4; i++) zero = fmaf((&sums.total[0][0][0])[i], 0.f, zero);
+    if (!(zero == 0.f)) {  // a sum is Inf or NaN, or the scales have left float32's range
+        finish_plainly<C, Epilogue>(problem, args, work, first_output, first_column);
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; n++) {
+#pragma unroll
+        for (int i = 0; i < 2; i += C::vector) {
+            const Place at = place_of<C>(work, first_column + n * 8 + i);
+            if (!is_inside<C>(phase, at)) continue;
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                const int output = first_output + m * 8;
+                if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
+                float v[C::vector];
+#pragma unroll
+                for (int j = 0; j < C::vector; j++) v[j] = sums.total[m / 2][n][m % 2 * 2 + i + j] * inverse[m];
+                conv::store_at<C, Epilogue, C::vector>(args, v, phase, at, work.group * C::outputs + output);
+            }
+        }
+    }
+}
+
+template <class C, class Epilogue>
+__global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
+    convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
+    using S = Sizes<C>;
+    extern __shared__ uint4 dynamic[];
+    Shared<C>& shared = *(Shared<C>*)dynamic;
+    const Work work = work_of<C>(blockIdx.x);
+    const Phase& phase = problem.phases[work.phase];
+    if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
+        work.first.w >= phase.axis[2].count)
+        return;
+    fill_tables<C>(shared, problem.offsets, phase, work);
+    __syncthreads();
+
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int rows[Sums<C>::N / 2];  // of the region, of what this lane's row of every ldmatrix begins at
+#pragma unroll
+    for (int n = 0; n < Sums<C>::N / 2; n++) {
+        const int column = warp / C::warps_m * S::warp_n + n * 16 + lane / 16 * 8 + lane % 8;
+        const Place at = in_tile<C>(column < S::tile ? column : 0);
+        rows[n] = ((at.image * C::region_d + at.d * C::stride_d) * C::region_h + at.h * C::stride_h) * C::region_w +
+                  at.w * C::stride_w;
+    }
+    const int* offset = shared.offset + lane / 8 % 2;  // of the first or second 8 of every 16 of k
+    const int steps = steps_of<C>(phase.taps()), pitch = S::chunks * steps * S::halves * 32;
+    const int first_m = work.group * S::fragments_m + (work.first_output + warp % C::warps_m * S::warp_m) / 16;
+    const uint4* fragments = problem.fragments + phase.fragment * 32 + (int64_t)first_m * pitch + lane;
+    const typename C::Type* x = problem.x + work.first.image * C::x_image_pitch +
+                                (int64_t)work.group * C::channels * C::x_channel_pitch;
+
+    Sums<C> sums;
+    Carrier<C> carrier;
+    carrier.fetch(x, shared, 0);
+    uint32_t scale = split::scale_bits(carrier.largest(shared));
+    carrier.deliver(shared.region[0], split::scale_of(scale));
+    __syncthreads();
+#pragma unroll 1
+    for (int chunk = 0; chunk < S::chunks; chunk++) {
+        const bool more = chunk + 1 < S::chunks;
+        if (more) carrier.fetch(x, shared, chunk + 1);
+        sums.add(shared.region[chunk % S::buffers], offset, rows, fragments + (int64_t)chunk * steps * S::halves * 32,
+                 pitch, steps);
+        if (!more) break;
+        // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
+        const uint32_t wanted = split::scale_bits(carrier.largest(shared));
+        if (wanted < scale) {
+            sums.rescale(split::scale_of(wanted) * split::inverse_of(scale));
+            scale = wanted;
+        }
+        carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
+        __syncthreads();
+    }
+    finish<C, Epilogue>(problem, args, work, sums, split::inverse_of(scale));
+}
+
+// --- weights: a block for each output channel finds its scale and writes its part of every fragment
+
+// Where every 8 of k of a phase lie in a block's region, counted from the first input that an output reads.
+template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
+    auto inside = [](const Axis& axis, int j) { return axis.x_first + j * axis.x_step - axis.lowest(); };
+    const int tap = block / C::octets;
+    if (tap >= phase.taps()) return 0;  // the weight there is zero
+    const int w = tap % phase.axis[2].taps, h = tap / phase.axis[2].taps % phase.axis[1].taps,
+              d = tap / (phase.axis[2].taps * phase.axis[1].taps);
+    return block % C::octets * Sizes<C>::pixels + inside(phase.axis[2], w) +
+           (inside(phase.axis[0], d) * C::region_h + inside(phase.axis[1], h)) * C::region_w;
+}
+
+template <class C>
+static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant__ Problem<C> problem, uint32_t* pairs,
+                                                          float* inverse, int* offsets) {
+    using S = Sizes<C>;
+    constexpr int rows = S::fragments_m * 16;
+    const int group = blockIdx.x / rows, row = blockIdx.x % rows;
+    const typename C::Type* weight = problem.weight + group * C::w_group_pitch + row * C::w_output_pitch;
+    __shared__ float of_warp[8];
+    float largest = 0.f;
+    for (int p = 0; p < C::phases && row < C::outputs; p++) {
+        const Phase& phase = problem.phases[p];
+        const Axis &d = phase.axis[0], &h = phase.axis[1], &w = phase.axis[2];
+        for (int i = threadIdx.x; i < C::channels * phase.taps(); i += 256) {
+            const int tap = i / C::channels, channel = i % C::channels;
+            const float v = widen(weight[channel * C::w_channel_pitch +
+                                         (d.k_first + tap / (w.taps * h.taps) * d.k_step) * C::w_d_pitch +
+                                         (h.k_first + tap / w.taps % h.taps * h.k_step) * C::w_h_pitch +
+                                         (w.k_first + tap % w.taps * w.k_step) * C::w_w_pitch]);
+            largest = fmaxf(largest, split::finite_magnitude(v));
+        }
+    }
+#pragma unroll
+    for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = largest;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
+    const uint32_t bits = split::scale_bits(largest);
+    if (threadIdx.x == 0 && row < C::outputs) inverse[group * C::outputs + row] = split::inverse_of(bits);
+    for (int p = 0; p < C::phases; p++) {
+        const Phase& phase = problem.phases[p];
+        const Axis &d = phase.axis[0], &h = phase.axis[1], &w = phase.axis[2];
+        const int taps = phase.taps(), steps = steps_of<C>(taps);
+        if (blockIdx.x == 0)
+            for (int i = threadIdx.x; i < 2 * S::most_steps; i += 256)
+                offsets[p * 2 * S::most_steps + i] = offset_of<C>(phase, i);
+        const int64_t first = (phase.fragment + (int64_t)(group * S::fragments_m + row / 16) * S::chunks * steps * S::halves) * 32;
+        for (int i = threadIdx.x; i < S::chunks * steps * 8; i += 256) {  // pairs of k
+            const int chunk = i / (steps * 8), step = i / 8 % steps, k = i % 8 * 2;
+            const int block = 2 * step + k / 8, tap = block / C::octets;
+            float v[2];
+#pragma unroll
+            for (int j = 0; j < 2; j++) {
+                const int channel = (chunk * C::octets + block % C::octets) * 8 + k % 8 + j;
+                const bool inside = tap < taps && channel < C::channels && row < C::outputs;
+                v[j] = inside ? widen(weight[channel * C::w_channel_pitch +
+                                             (d.k_first + tap / (w.taps * h.taps) * d.k_step) * C::w_d_pitch +
+                                             (h.k_first + tap / w.taps % h.taps * h.k_step) * C::w_h_pitch +
+                                             (w.k_first + tap % w.taps * w.k_step) * C::w_w_pitch]) *
+                                    split::scale_of(bits)
+                              : 0.f;
+            }
+            uint32_t hi, lo;
+            split::to_pairs(v[0], v[1], hi, lo);
+            // In mma's A a lane has rows lane / 4 and 8 below, k 2 (lane % 4) and 8 further.
+            const int lane = row % 8 * 4 + k % 8 / 2, part = row % 16 / 8 + k / 8 * 2;
+            const int64_t at = first + (int64_t)(chunk * steps + step) * S::halves * 32 + lane;
+            pairs[at * 4 + part] = hi;
+            if (S::halves == 2) pairs[(at + 32) * 4 + part] = lo;
+        }
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// `packed` has the fragments of all phases, then the inverse scales.
+template <class C> cudaError_t pack(const Problem<C>& problem, cudaStream_t stream) {
+    pack_kernel<C><<<C::groups * Sizes<C>::fragments_m * 16, 256, 0, stream>>>(
+        problem, (uint32_t*)problem.fragments, (float*)problem.inverse, (int*)problem.offsets);
+    return cudaGetLastError();
+}
+
+// Enqueues the convolution; allocates nothing and waits for nothing.
+template <class C, class Epilogue>
+cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
+    constexpr int bytes = (int)sizeof(Shared<C>);
+    auto kernel = convolve_kernel<C, Epilogue>;
+    if (bytes > 48 * 1024)
+        if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
+    kernel<<<(unsigned)blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);
+    return cudaGetLastError();
+}
+#endif
+
+}  // namespace kw::conv_mma
