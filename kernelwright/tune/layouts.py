@@ -9,8 +9,9 @@ from typing import Any
 
 from kernelwright.device import Device
 from kernelwright.ir.nodes import Conv, Graph, Node
+from kernelwright.plan import Kernel
 from kernelwright.settings import Settings
-from kernelwright.tune.measure import cuda_clock
+from kernelwright.tune.measure import cuda_clock, pass_after_us
 from kernelwright.tune.store import TuningKey, tuning_store
 
 # Turning the operands around is part of what is measured; the kernel that turns the result back is not. It costs less
@@ -39,6 +40,29 @@ def faster_in_channels_last(graph: Graph, device: Device, budget_s: float, setti
         if known is not None and json.loads(known.config)["channels_last"]:
             chosen.append(conv)
     return frozenset(chosen)
+
+
+def library_conv_us(kernel: Kernel, device: Device) -> float:
+    """PyTorch's time for the convolution of a kernel, in the faster order, and for the pass that would follow it."""
+    import torch
+
+    assert kernel.core is not None and isinstance(kernel.core.node, Conv)
+    conv = kernel.core.node
+    if len(conv.stride) == 2 and not conv.transposed:
+        return min(times_us(conv, device)) + pass_after_us(kernel, device)
+    dtype = conv.dtype.to_torch()
+    x = torch.randn(conv.x.shape, device=device.torch_name).to(dtype)
+    weight = torch.randn(conv.weight.shape, device=device.torch_name).to(dtype)
+    geometry: Any = (conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding, conv.groups)
+
+    def run() -> None:
+        torch.convolution(x, weight, None, *geometry)
+
+    clock = cuda_clock(device)
+    with torch.no_grad():
+        for _ in range(2):
+            run()
+        return statistics.median(clock(run) for _ in range(ROUNDS)) + pass_after_us(kernel, device)
 
 
 def geometry_text(conv: Conv) -> str:

@@ -28,7 +28,7 @@ from kernelwright.generate.program import Launch, Source
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import LAUNCH_US, Config, TileConfig, Work
 from kernelwright.kernels.template import inline_with_templates
-from kernelwright.plan import Buffer, Kernel
+from kernelwright.plan import Buffer, Convolution, Kernel, Product
 from kernelwright.settings import Settings
 
 WARM_UPS = 2
@@ -185,7 +185,7 @@ def library_us(kernel: Kernel, device: Device) -> float:
     import torch
 
     core = kernel.core
-    assert core is not None
+    assert isinstance(core, Product)
     contract = core.node
     dtype = contract.a.dtype.to_torch()
     a = torch.randn(contract.a.shape, device=device.torch_name).to(dtype)
@@ -206,7 +206,9 @@ def pass_after_us(kernel: Kernel, device: Device) -> float:
     """The kernel that would follow if the library made the product: it reads that too. A bias the library adds."""
     region, given = kernel.region, kernel.region.given
     steps = [node.fn for node in region.maps if node.fn != "cast"]
-    biased = steps == ["add"] and all(not any(layout.strides[:-1]) for _, layout in region.loads)
+    channel = 1 if isinstance(kernel.core, Convolution) else len(region.shape) - 1
+    along = [sum(s != 0 for i, s in enumerate(layout.strides) if i != channel) for _, layout in region.loads]
+    biased = steps == ["add"] and not any(along)
     if given is None or not steps or biased:
         return 0.0
     return LAUNCH_US + (region.bytes_moved + given.nbytes) / device.copy_gbps / 1e3

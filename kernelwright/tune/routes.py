@@ -8,9 +8,10 @@ from dataclasses import replace
 from kernelwright.device import Device
 from kernelwright.generate.gemm import ROUNDED
 from kernelwright.generate.generate import priced_choices
-from kernelwright.ir.nodes import Contract, Graph, Node
+from kernelwright.ir.nodes import Contract, Conv, Graph, Node
 from kernelwright.kernels.gemm_shape import ITEMSIZE
-from kernelwright.plan import Kernel, Plan, Routes, plan, prepared
+from kernelwright.plan import Convolution, Kernel, Plan, Product, Routes, plan, prepared
+from kernelwright.plan.convolutions import why_not_ours
 from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
@@ -32,11 +33,19 @@ LIBRARY_LAUNCH_US = 8.0
 # What it reaches of a copy's bandwidth, by the most rows of the shorter side (measured on the H200 at 8192 x 8192).
 LIBRARY_BANDWIDTH = {1: 0.65, 16: 0.45, 64: 0.31}
 
+# What it reaches in convolutions: of the peak where channels fill its tiles, in NCHW order, and of a copy's bandwidth.
+# From few shapes measured on the H200 (docs/convolutions.md); what is here is measured against it anyway.
+CONV_SHARE = 0.4
+TRANSPOSED_SHARE = 0.2
+FULL_CHANNELS = 32
+CONV_BANDWIDTH = 0.5
+DEPTHWISE_BANDWIDTH = 0.35
+
 
 def choose_routes(
     graph: Graph, device: Device, budget_s: float, settings: Settings, precision: str = "reference"
 ) -> Routes:
-    """Products by the cost model; convolutions by measuring, where the device is here.
+    """Products and convolutions by the cost model; what it prefers is measured later, where the device is here.
 
     In channels-last order the library may compute in TF32 what it would not otherwise: never under `ieee`.
     """
@@ -45,13 +54,22 @@ def choose_routes(
     wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned, precision)
-    kernels = plan(graph, Routes(wanted, turned, precision)).kernels
-    ours = frozenset(k.core.routed for k in kernels if k.core is not None and promising(k, device))
-    return Routes(ours, turned, precision)
+    every = Routes(wanted, turned, precision, tf32_convolutions=precision != "reference" or tf32_in_convolutions())
+    ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
+    return replace(every, own=ours)
+
+
+def tf32_in_convolutions() -> bool:
+    """PyTorch's own flag, as the caller, or the model's file, has set it."""
+    import torch
+
+    return torch.backends.cudnn.allow_tf32
 
 
 def may_be_ours(node: Node, device: Device) -> bool:
     """Whether it is a product, or a call that is one inside, of numbers that some template multiplies."""
+    if isinstance(node, Conv):
+        return device.kind == "cuda" and why_not_ours(node) is None
     product = node if isinstance(node, Contract) else parts_of(node)
     return device.kind == "cuda" and product is not None and is_multiplied(product)
 
@@ -67,20 +85,36 @@ def promising(kernel: Kernel, device: Device) -> bool:
         return False
     assert kernel.core is not None
     (ours_us, _), *_ = priced
-    margin = WORTH_A_TRIAL if device.present else CLEARLY_FASTER[kernel.core.node.a.dtype.name]
+    margin = WORTH_A_TRIAL if device.present else CLEARLY_FASTER[kernel.core.node.operands[0].dtype.name]
     return ours_us < margin * library_us(kernel, device)
 
 
 def library_us(kernel: Kernel, device: Device) -> float:
-    """What PyTorch should take for the product, and the pass over its result that would follow."""
+    """What PyTorch should take for the core, and the pass over its result that would follow."""
     core = kernel.core
-    assert core is not None
+    if isinstance(core, Convolution):
+        return conv_library_us(core, device) + pass_after_us(kernel, device)
+    assert isinstance(core, Product)
     rates = {"float32": device.peaks.tf32 if core.precision in ROUNDED else device.peaks.float32}
     compute_us = core.flops / (rates.get(core.node.a.dtype.name, device.peaks.float16) * LIBRARY_SHARE) / 1e6
     short = min(core.m, core.n)
     share = next((share for rows, share in LIBRARY_BANDWIDTH.items() if short <= rows), 1.0)
     bytes_us = (core.bytes_read + core.node.nbytes) / device.copy_gbps / 1e3 / share
     return LIBRARY_LAUNCH_US + max(compute_us, bytes_us) + pass_after_us(kernel, device)
+
+
+def conv_library_us(core: Convolution, device: Device) -> float:
+    """An estimate: where channels are few, tensor cores are mostly idle; a depthwise convolution uses none."""
+    node = core.node
+    channels, outputs = node.x.shape[1] // node.groups, node.shape[1] // node.groups
+    depthwise = channels == 1
+    ieee = depthwise or (node.dtype.name == "float32" and core.precision == "ieee")
+    peak = device.peaks.float32 if ieee else device.peaks.tf32
+    share = TRANSPOSED_SHARE if node.transposed else CONV_SHARE
+    filled = 1.0 if ieee else min(1.0, channels / FULL_CHANNELS) * min(1.0, outputs / FULL_CHANNELS)
+    compute_us = core.flops / (peak * share * max(filled, 1 / 8)) / 1e6
+    bandwidth = device.copy_gbps * (DEPTHWISE_BANDWIDTH if depthwise else CONV_BANDWIDTH)
+    return LIBRARY_LAUNCH_US + max(compute_us, (core.bytes_read + node.nbytes) / bandwidth / 1e3)
 
 
 def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Routes:

@@ -15,8 +15,9 @@ from kernelwright.generate import default_choices
 from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import Config, TileConfig
-from kernelwright.plan import Kernel, Plan
+from kernelwright.plan import Convolution, Kernel, Plan
 from kernelwright.settings import Settings
+from kernelwright.tune.layouts import library_conv_us
 from kernelwright.tune.measure import library_us, measure
 from kernelwright.tune.store import TuningKey, TuningStore, tuning_store
 
@@ -79,9 +80,16 @@ def tune_kernel(
     if not trials:
         return Tuned(kernel.name, default, None, floor, "model", 0, None)
     best = min(trials, key=lambda trial: trial.median_us)
-    library = library_us(kernel, device) if kernel.core is not None else None
+    library = library_of(kernel, device)
     store.put(key, choice_text(best.choice, library), best.median_us)
     return Tuned(kernel.name, best.choice, best.median_us, floor, "measured", len(trials), library)
+
+
+def library_of(kernel: Kernel, device: Device) -> float | None:
+    """What PyTorch takes for the core of a kernel and the pass that would follow; None where there is no core."""
+    if isinstance(kernel.core, Convolution):
+        return library_conv_us(kernel, device)
+    return library_us(kernel, device) if kernel.core is not None else None
 
 
 def floor_of(kernel: Kernel, device: Device) -> float:
