@@ -11,10 +11,11 @@ from kernelwright.emit.expressions import attribute, python, tuple_text
 from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
-from kernelwright.generate import Program
-from kernelwright.ir.dtypes import DType
+from kernelwright.generate import Program, Source
+from kernelwright.ir.dtypes import DType, float32
 from kernelwright.ir.nodes import Input, Node, Param, Setting, Shape
 from kernelwright.load import Problem
+from kernelwright.plan import Convolution
 from kernelwright.plan.steps import contiguous
 
 # The name under which capture says which class a module is of; no attribute can be called so.
@@ -241,6 +242,7 @@ def why_not(model, arguments, values):
         return "gradients are needed"
     if {autocast}:
         return "autocast is on"
+{tf32}\
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return "it is being transformed by torch.func or forward_ad"
     return "it is being traced" if torch.jit.is_tracing() else None'''
@@ -267,6 +269,13 @@ ALIGNED = """\
 """
 
 
+# Only in files with convolutions that are as accurate as TF32, where PyTorch allowed it.
+TF32 = """\
+    if not torch.backends.cudnn.allow_tf32:
+        return "convolutions may not use TF32"
+"""
+
+
 def why_not_section(program: Program) -> str:
     return WHY_NOT.format(
         kind=program.target,
@@ -274,8 +283,16 @@ def why_not_section(program: Program) -> str:
         arguments=len(program.plan.graph.inputs),
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",
+        tf32=TF32 if any(uses_tf32(source) for source in program.sources) else "",
         aligned=ALIGNED if any(source.kernel.core is not None for source in program.sources) else "",
     )
+
+
+def uses_tf32(source: Source) -> bool:
+    """Whether a convolution has TF32's accuracy because PyTorch's flag allowed that."""
+    core = source.kernel.core
+    by_flag = isinstance(core, Convolution) and core.precision == "reference" and core.node.dtype is float32
+    return by_flag and getattr(source.choice, "products", 3) == 1
 
 
 def modules_of(program: Program) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from kernelwright.device import Device
 from kernelwright.ir.nodes import Conv, Graph, Node
-from kernelwright.plan import Kernel
+from kernelwright.plan import Convolution, Kernel
 from kernelwright.settings import Settings
 from kernelwright.tune.measure import cuda_clock, pass_after_us
 from kernelwright.tune.store import TuningKey, tuning_store
@@ -46,7 +46,7 @@ def library_conv_us(kernel: Kernel, device: Device) -> float:
     """PyTorch's time for the convolution of a kernel, in the faster order, and for the pass that would follow it."""
     import torch
 
-    assert kernel.core is not None and isinstance(kernel.core.node, Conv)
+    assert isinstance(kernel.core, Convolution)
     conv = kernel.core.node
     if len(conv.stride) == 2 and not conv.transposed:
         return min(times_us(conv, device)) + pass_after_us(kernel, device)
