@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelwright.errors import KernelwrightError
+from kernelwright.suite.cli import suite
 
 if TYPE_CHECKING:
     from kernelwright.judge import Judgement
@@ -62,6 +63,9 @@ def main() -> None:
     Exit codes: 0 done; 1 a negative verdict; 2 usage; 3 a bug of ours; 4 something is missing on this machine;
     5 nothing to do; 130 interrupted.
     """
+
+
+main.add_command(suite)
 
 
 @main.command()

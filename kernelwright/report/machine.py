@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from kernelwright.judge import Interval, Judgement
+    from kernelwright.report.summary import Summary
     from kernelwright.result import Result
 
 
@@ -55,4 +56,15 @@ def result_object(result: Result, output: str | None) -> dict[str, Any]:
             for row in result.tuned
         ],
         "seconds": result.seconds,
+    }
+
+
+def summary_object(summary: Summary) -> dict[str, Any]:
+    """What `suite report --json` prints."""
+    return {
+        **{name: getattr(summary, name) for name in ("total", "with_errors", "accurate")},
+        "standings": dict(summary.standings),
+        "verdicts": dict(summary.verdicts),
+        "degenerate": list(summary.degenerate),
+        "against": [finite(asdict(row) | {"best": list(row.best)}) for row in summary.against],
     }

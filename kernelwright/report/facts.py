@@ -1,0 +1,121 @@
+"""What `optimize` made comes in; the row that a run keeps of it goes out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kernelwright.generate import Program
+from kernelwright.ir.nodes import Contract, Conv, Node, Opaque
+from kernelwright.judge import Judgement
+from kernelwright.plan import Library
+from kernelwright.report.picture import library_title, shape_text
+from kernelwright.report.row import Contraction, Errors, KernelFacts, Row, Span, Terms
+from kernelwright.report.work import work_of
+from kernelwright.result import Result
+from kernelwright.tune import Tuned
+
+__all__ = ["row_of"]
+
+# What a template of ours computes a product in; the first word that its name contains decides.
+ARITHMETIC: Mapping[str, str] = {
+    "f16x1": "operands rounded to float16, summed in float32",
+    "half": "operands as they are, 16-bit, summed in float32",
+    "sm90": "float32 as pairs of float16: three tensor-core products, summed in float32",
+    "sm80": "float32 as pairs of float16: three tensor-core products, summed in float32",
+    "skinny": "IEEE float32",
+    "simt": "IEEE float32",
+}
+
+
+def row_of(result: Result, problem: str, sha256: str, terms: Terms, environment: Mapping[str, Any]) -> Row:
+    """The result as a row; of a device that is not here, without a verdict of the judge's."""
+    return Row(
+        problem=problem,
+        path=str(result.problem.path),
+        sha256=sha256,
+        terms=terms,
+        work=work_of(result.program.plan.graph, result.device),
+        kernels=tuple(kernel_facts(result.program, result.tuned)),
+        contractions=tuple(contractions(result.program, result.device.kind)),
+        seconds=dict(result.seconds),
+        **judged(result.judgement, environment),
+    )
+
+
+def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[str, Any]:
+    if judgement is None:
+        detail = "this device is not here: generated and compiled, not run"
+        return {"verdict": "NOT_RUN", "detail": detail, "environment": dict(environment)}
+    errors, record = judgement.errors, judgement.record
+    return {
+        "verdict": str(judgement.verdict),
+        "speed": None if judgement.speed is None else str(judgement.speed),
+        "detail": judgement.detail,
+        "labels": tuple(str(label) for label in judgement.labels),
+        "speedup": {name: Span(i.median, i.low, i.high) for name, i in judgement.speedup.items()},
+        "times_us": {name: Span(i.median, i.low, i.high) for name, i in judgement.times_us.items()},
+        "noise": number_of(record.get("noise")),
+        "errors": None
+        if errors is None
+        else Errors(errors.candidate_rms, errors.candidate_max, errors.eager_rms, errors.eager_max),
+        "kill_rate": judgement.kill_rate,
+        "degenerate": bool(record.get("known_bad", {}).get("constant")),
+        "environment": {**judgement.environment, **environment},
+    }
+
+
+def number_of(value: Any) -> float | None:
+    """A record writes infinities as words."""
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def kernel_facts(program: Program, tuned: tuple[Tuned, ...]) -> Iterator[KernelFacts]:
+    rows = {row.kernel: row for row in tuned}
+    for source in program.sources:
+        kernel, row = source.kernel, rows.get(source.kernel.name)
+        yield KernelFacts(
+            name=kernel.name,
+            formula=source.formula,
+            template=source.template,
+            config=str(source.choice).partition("(")[2].removesuffix(")"),
+            median_us=row.median_us if row else None,
+            floor_us=row.floor_us if row else 0.0,
+            library_us=row.library_us if row else None,
+            origin=row.origin if row else "model",
+            bytes_moved=kernel.bytes_moved,
+            flops=getattr(kernel.core, "flops", 0) if kernel.core is not None else 0,
+        )
+
+
+def contractions(program: Program, kind: str) -> Iterator[Contraction]:
+    """Every product and convolution, ours first."""
+    for source in program.sources:
+        node = getattr(source.kernel.core, "node", None)
+        if node is not None:
+            arithmetic = next((text for word, text in ARITHMETIC.items() if word in source.template), source.template)
+            yield Contraction(contraction_text(node), source.kernel.name, arithmetic)
+    for step in program.steps:
+        if isinstance(step, Library) and is_contraction(step.node):
+            yield Contraction(contraction_text(step.node), "PyTorch", library_arithmetic(step.node, kind))
+
+
+def is_contraction(node: Node) -> bool:
+    words = ("scaled_dot_product", "lstm", "gru", "rnn_", "mm", "bilinear")
+    return isinstance(node, (Contract, Conv)) or (isinstance(node, Opaque) and any(w in node.target for w in words))
+
+
+def contraction_text(node: Node) -> str:
+    match node:
+        case Contract():
+            return f"{node.equation}: {shape_text(node.a.shape)} by {shape_text(node.b.shape)}"
+        case Conv():
+            return f"{library_title(node)}: {shape_text(node.x.shape)} by {shape_text(node.weight.shape)}"
+    return library_title(node)
+
+
+def library_arithmetic(node: Node, kind: str) -> str:
+    dtype = node.operands[0].dtype.name if node.operands else "float32"
+    if dtype != "float32" or kind == "cpu":
+        return f"{dtype}, as PyTorch computes it"
+    return "TF32 where PyTorch's flags allow it" if isinstance(node, Conv) else "float32 under PyTorch's own flags"

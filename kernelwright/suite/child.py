@@ -1,0 +1,171 @@
+"""A `Job` comes in on the command line; its row goes out, as result.json in the job's folder.
+
+Started by the suite below a keeper, one process a problem. Everything is written before result.json, which is renamed
+into place last: where it is, the problem is done.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import sys
+import time
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernelwright import __version__
+from kernelwright.errors import (
+    BadProblem,
+    BuildError,
+    EnvironmentProblem,
+    KernelwrightError,
+    NothingToDo,
+    UnsupportedProblem,
+    UsageError,
+)
+from kernelwright.report.row import Row, row_line
+from kernelwright.suite.efforts import EFFORTS
+from kernelwright.suite.folder import write_whole
+from kernelwright.suite.job import Job, read_job
+from kernelwright.suite.turns import Hold, Turns
+
+if TYPE_CHECKING:
+    from kernelwright.judge import Policy
+    from kernelwright.result import Result
+
+# An exception that ends a problem, and the verdict it is in a row; the first that fits.
+VERDICTS: tuple[tuple[type[BaseException], str], ...] = (
+    (UnsupportedProblem, "UNSUPPORTED"),
+    (NothingToDo, "NOTHING_TO_DO"),
+    (BadProblem, "BAD_PROBLEM"),
+    (UsageError, "BAD_PROBLEM"),
+    (BuildError, "BUILD_ERROR"),
+    (EnvironmentProblem, "ENVIRONMENT"),
+    (MemoryError, "OUT_OF_MEMORY"),
+)
+
+
+def main() -> None:
+    job = read_job(sys.argv[1])
+    began = time.perf_counter()
+    turns = Turns(Path(job.locks), job.device, alone=job.alone)
+    row = outcome(job, turns)
+    write_whole(Path(job.folder) / "result.json", row_line(replace(row, wall_s=round(time.perf_counter() - began, 1))))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # the row is on disk: nothing that torch does on its way out can change it, or hang
+
+
+def outcome(job: Job, turns: Turns) -> Row:
+    """A row whatever happens: what one problem raises is that problem's verdict."""
+    turns.enter("load")
+    (Path(job.folder) / "original.py").write_bytes(Path(job.path).read_bytes())
+    try:
+        return optimized(job, turns)
+    except KernelwrightError as error:
+        detail = str(error)
+        sys.stderr.write(f"{type(error).__name__}: {detail}\n{getattr(error, 'log', '')}\n")
+        found: BaseException = error
+    except Exception as error:  # noqa: BLE001  a bug of ours, or of the problem's own file, is a row too
+        traceback.print_exc()
+        detail, found = f"{type(error).__name__}: {error}".strip(), error
+    verdict = next((word for kind, word in VERDICTS if isinstance(found, kind)), "BUG")
+    if "out of memory" in detail.lower():
+        verdict = "OUT_OF_MEMORY"
+    row = Row(job.problem, job.path, job.sha256, job.terms, verdict, detail=detail, environment=environment(job))
+    return seen_without_kernels(row, job, turns) if verdict == "NOTHING_TO_DO" else row
+
+
+def optimized(job: Job, turns: Turns) -> Row:
+    from kernelwright.pipeline import optimize
+    from kernelwright.report.facts import row_of
+
+    result = optimize(
+        Path(job.path),
+        device=job.device,
+        budget_s=job.terms.budget_s,
+        policy=policy_of(job),
+        progress=lambda phase, share: announce(phase, share, turns),
+    )
+    turns.take(Hold.NOT)
+    keep(result, Path(job.folder))
+    return row_of(result, job.problem, job.sha256, job.terms, environment(job))
+
+
+def announce(phase: str, share: float, turns: Turns) -> None:
+    turns.enter(phase)
+    if share == 0.0:
+        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {phase}\n")
+        sys.stderr.flush()
+
+
+def policy_of(job: Job) -> Policy:
+    from kernelwright.judge import Policy
+
+    effort = EFFORTS[job.terms.effort]
+    fields: dict[str, Any] = {} if effort.families is None else {"families": effort.families}
+    return Policy(
+        budget_s=job.terms.budget_s * effort.judging,
+        baselines=job.terms.baselines,
+        precision=job.terms.precision,  # type: ignore[arg-type]
+        timing=bool(job.terms.baselines),
+        restarts=effort.restarts,
+        robustness=effort.robustness,
+        sanitize=False,
+        **fields,
+    )
+
+
+def keep(result: Result, folder: Path) -> None:
+    """The emitted file, what each stage made, the plan as a picture, and the judge's whole record."""
+    from kernelwright.pipeline import write_dumps
+    from kernelwright.report.boxes import picture_json
+    from kernelwright.report.picture import picture_of
+
+    (folder / "emitted.py").write_text(result.source)
+    write_dumps(result, folder / "dumps")
+    (folder / "plan.json").write_text(picture_json(picture_of(result.program.plan)))
+    if result.judgement is not None:
+        with gzip.open(folder / "record.json.gz", "wt") as file:
+            json.dump(result.judgement.record, file)
+
+
+def seen_without_kernels(row: Row, job: Job, turns: Turns) -> Row:
+    """The row of a problem that stays as it is, with what there would have been to do."""
+    from kernelwright.capture import capture
+    from kernelwright.device import resolve
+    from kernelwright.load import load
+    from kernelwright.plan import plan
+    from kernelwright.report.boxes import picture_json
+    from kernelwright.report.picture import picture_of
+    from kernelwright.report.work import work_of
+    from kernelwright.simplify import simplify
+
+    turns.enter("capture")
+    try:
+        graph = simplify(capture(load(job.path)))
+    except KernelwrightError:
+        return row
+    (Path(job.folder) / "plan.json").write_text(picture_json(picture_of(plan(graph))))
+    return replace(row, work=work_of(graph, resolve(job.device)))
+
+
+def environment(job: Job) -> Mapping[str, Any]:
+    import platform
+
+    import torch
+
+    return {
+        "device": job.terms.device,
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "kernelwright": __version__,
+        "commit": job.commit,
+        "command": job.command,
+        "date": time.strftime("%Y-%m-%d", time.gmtime()),
+    }

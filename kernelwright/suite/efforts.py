@@ -1,0 +1,35 @@
+"""How thoroughly a problem is judged, by name: a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+__all__ = ["EFFORTS", "Effort"]
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """restarts    of each contestant's process while it is timed
+    robustness  whether strided, unaligned and differently shaped inputs are tried for the labels
+    budget_s    of one problem, where the user names none
+    judging     the judge's share of it for checking and timing; tuning has its own
+    families    of inputs beyond the problem's own; None for all
+    """
+
+    restarts: int
+    robustness: bool
+    budget_s: float
+    judging: float
+    families: tuple[str, ...] | None
+
+
+# The ones that expose most for their time: low precision, a wrong epsilon, a tail or a tile left out.
+QUICK_FAMILIES = ("own", "zero_mean", "scaled_1e-2", "last_spike", "spikes")
+
+EFFORTS: Mapping[str, Effort] = {
+    # Enough for a verdict on every problem of a large suite; one restart says nothing of what lies between restarts.
+    "quick": Effort(1, robustness=False, budget_s=12.0, judging=0.35, families=QUICK_FAMILIES),
+    "normal": Effort(3, robustness=True, budget_s=60.0, judging=0.35, families=None),
+    "thorough": Effort(5, robustness=True, budget_s=180.0, judging=0.5, families=None),
+}

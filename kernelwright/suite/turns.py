@@ -1,0 +1,81 @@
+"""The phases of a problem come in; each goes on when the device is free for it.
+
+A device has two lock files. Whoever wants it passes the gate, takes the device, and lets the next one through the gate:
+one that waits for the device to itself holds the gate meanwhile, so that newcomers queue behind it instead of passing
+it by. Locks go with their process, however it ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import Path
+
+__all__ = ["Hold", "Turns", "hold_of"]
+
+
+class Hold(Enum):
+    """How a phase has the device."""
+
+    NOT = "not at all"
+    WITH_OTHERS = "with others"
+    ALONE = "alone"
+
+
+# By the first word of what the pipeline and the judge report; a phase that is not here goes on as the one before it.
+GPU_PHASES: Mapping[str, Hold] = {
+    "load": Hold.NOT,
+    "capture": Hold.NOT,
+    "simplify": Hold.NOT,
+    "route": Hold.ALONE,  # times convolutions in two layouts
+    "tune": Hold.ALONE,
+    "generate": Hold.NOT,
+    "judge": Hold.WITH_OTHERS,
+    "time": Hold.ALONE,
+}
+
+# The device is the machine itself: whatever runs is on it.
+CPU_PHASES = {name: Hold.WITH_OTHERS if hold is Hold.NOT else hold for name, hold in GPU_PHASES.items()}
+
+
+def hold_of(phase: str, kind: str) -> Hold | None:
+    """How a phase needs a device of this kind; None for as before."""
+    table = CPU_PHASES if kind == "cpu" else GPU_PHASES
+    return table.get(phase.partition(" ")[0])
+
+
+class Turns:
+    """One process's place at one device. `alone`: whoever has it at all has it to itself."""
+
+    def __init__(self, folder: Path, device: str, *, alone: bool) -> None:
+        self.kind = device.partition(":")[0]
+        self.alone = alone
+        self.hold = Hold.NOT
+        folder.mkdir(parents=True, exist_ok=True)
+        name = device.replace(":", "-")
+        self._gate = os.open(folder / f"{name}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._device = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def enter(self, phase: str) -> None:
+        """Wait until the phase may begin."""
+        wanted = hold_of(phase, self.kind)
+        if wanted is not None:
+            self.take(Hold.ALONE if self.alone and wanted is Hold.WITH_OTHERS else wanted)
+
+    def take(self, wanted: Hold) -> None:
+        if wanted is self.hold:
+            return
+        # Let go first: two that both wanted more than they have would wait for each other.
+        fcntl.flock(self._device, fcntl.LOCK_UN)
+        self.hold = wanted
+        if wanted is Hold.NOT:
+            return
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+        fcntl.flock(self._device, fcntl.LOCK_EX if wanted is Hold.ALONE else fcntl.LOCK_SH)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        os.close(self._gate)
+        os.close(self._device)
