@@ -73,7 +73,8 @@ class Placement:
         self.units = units
         self.in_channels_last = routes.in_channels_last
         self.precision = routes.precision
-        self.conv_precision = routes.precision if routes.tf32_convolutions else "ieee"
+        exact = routes.precision == "reference" and not routes.tf32_convolutions
+        self.conv_precision = "ieee" if exact else routes.precision
         self.origins = origins
         self.namer = Namer(graph)
         self.places: dict[Node, Buffer] = {}

@@ -19,7 +19,7 @@ class Routes:
     own: frozenset[Node] = frozenset()
     in_channels_last: frozenset[Node] = frozenset()
     precision: str = "reference"
-    tf32_convolutions: bool = True
+    tf32_convolutions: bool = False
 
 
 LIBRARY_ONLY = Routes()

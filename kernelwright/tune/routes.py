@@ -54,7 +54,7 @@ def choose_routes(
     wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned, precision)
-    every = Routes(wanted, turned, precision, tf32_convolutions=precision != "reference" or tf32_in_convolutions())
+    every = Routes(wanted, turned, precision, tf32_convolutions=tf32_in_convolutions())
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
     return replace(every, own=ours)
 
