@@ -70,6 +70,13 @@ def expanded(call: Call) -> Value:
     return x if x.shape == call.type.shape else Broadcast(x, call.type.shape)
 
 
+def expanded_together(call: Call) -> Value:
+    """Each tensor in the shape they all broadcast to"""
+    given: tuple[Node, ...] = call["tensors"]
+    shapes = [result.shape for result in call.results if result is not None]
+    return tuple(x if x.shape == shape else Broadcast(x, shape) for x, shape in zip(given, shapes, strict=True))
+
+
 def sliced(x: Node, axis: int, start: int, step: int, extent: int) -> Node:
     rank = len(x.shape)
     if (start, step, extent) == (0, 1, x.shape[axis]):
@@ -150,6 +157,7 @@ VIEWS: Mapping[str, Translation] = {
     "aten.expand": expanded,
     "aten.expand_as": expanded,
     "aten.broadcast_to": expanded,
+    "aten.broadcast_tensors": expanded_together,
     "aten.slice.Tensor": slice_of,
     "aten.select.int": selected,
     "aten.narrow": narrowed,

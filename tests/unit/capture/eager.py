@@ -6,6 +6,7 @@ import copy
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -112,13 +113,13 @@ def literal(x: torch.Tensor) -> str:
 
 def valid(expressions: Sequence[str], **tensors: torch.Tensor) -> list[str]:
     """The expressions that eager PyTorch accepts for these dtypes."""
-    scope = {"torch": torch, "F": nn.functional, "nn": nn, **tensors}
+    scope = {"torch": torch, "F": nn.functional, "nn": nn, "inf": inf, **tensors}
     return [e for e in expressions if accepts(e, scope)]
 
 
 def accepts(expression: str, scope: dict[str, Any]) -> bool:
     try:
         eval(expression, dict(scope))
-    except (RuntimeError, TypeError, ValueError):
+    except (RuntimeError, TypeError, ValueError, IndexError):
         return False
     return True

@@ -120,6 +120,7 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
     "aten.expand": (X[:, :1], (2, 3, 4)),
     "aten.expand_as": (X[:, :1], X),
     "aten.broadcast_to": (A, (5, 3, 4)),
+    "aten.broadcast_tensors": ([A, X],),
     "aten.slice.Tensor": (X, 1, -2, None, 1),
     "aten.select.int": (X, 2, -1),
     "aten.narrow": (X, 2, 1, 2),

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.capture import operators
-from kernelwright.capture.windows import WINDOWS
+from kernelwright.capture import operators, windows
 from kernelwright.ir.dtypes import DTYPES
 from tests.unit.capture.eager import captured_expressions, valid
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 @pytest.fixture(autouse=True)
 def windows_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "KNOWN", {**operators.KNOWN, **WINDOWS})
+    monkeypatch.setattr(operators, "KNOWN", {**operators.KNOWN, **windows.POOLS, **windows.BORDERS})
 
 
 GEOMETRIES = (
