@@ -9,6 +9,7 @@ from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.kernels.gemm_shape import Gemm
 from kernelwright.kernels.pointwise import Work
+from kernelwright.kernels.reduce import RowWork
 from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
 
 
@@ -20,7 +21,7 @@ class Source:
     """
 
     kernel: Kernel
-    work: Work | Gemm | ConvShape
+    work: Work | RowWork | Gemm | ConvShape
     choice: Choice
     formula: str
     struct: str

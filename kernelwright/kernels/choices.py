@@ -15,6 +15,7 @@ from kernelwright.kernels import (
     gemm_sm90_half,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
+from kernelwright.kernels.reduce import ReduceConfig
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
@@ -27,4 +28,4 @@ GemmConfig: TypeAlias = (
 
 ConvConfig: TypeAlias = conv_mma.Config | conv_direct.Config
 
-Choice: TypeAlias = PointwiseConfig | GemmConfig | ConvConfig
+Choice: TypeAlias = PointwiseConfig | ReduceConfig | GemmConfig | ConvConfig

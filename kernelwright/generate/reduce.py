@@ -1,0 +1,559 @@
+"""A `Kernel` that reduces comes in; its C++ struct, the same for CUDA and the CPU, goes out.
+
+A vector of N neighbours is loaded by `load`; `step` of each phase adds it to the states of that phase, or stores what
+is computed from it; `finish` turns the merged states into values of the row, which later phases use.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+
+from kernelwright.device import Device
+from kernelwright.generate.grid import Access, Bound
+from kernelwright.generate.literals import camel, identifier, literal, local
+from kernelwright.generate.phases import Phases, phases_of
+from kernelwright.generate.pointwise import LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
+from kernelwright.generate.program import Source
+from kernelwright.generate.rows import RowAccess, RowGrid, is_dense, row_grid
+from kernelwright.generate.template import Extra, Template
+from kernelwright.ir.dtypes import by_name
+from kernelwright.ir.nodes import Const, Map, Node, Reduce
+from kernelwright.ir.reductions import REDUCTIONS
+from kernelwright.ir.scalars import SCALARS
+from kernelwright.kernels import reduce
+from kernelwright.kernels.reduce import Config, CpuConfig, ReduceConfig, RowWork
+from kernelwright.plan import Buffer, Kernel, Region
+
+UINT8 = by_name("uint8")
+
+# Stands for the lane of a vector in the number of an element.
+LANE = "i"
+
+LANES = "KW_LANES for (int i = 0; i < N; ++i) {"
+
+# What a state holds for one lane, in elements; positions count as two.
+STATE_ELEMENTS = {"Sum": 1, "Product": 1, "Largest": 1, "Smallest": 1, "Deviations": 3, "Exponentials": 2}
+WITH_PLACE = frozenset({"LargestAt", "SmallestAt"})
+
+
+class Values:
+    """The lines of one generated function: what all lanes share, what each computes, and what each value is called."""
+
+    def __init__(self, writer: RowsWriter, early: Iterable[str] = (), late: Iterable[str] = ()) -> None:
+        self.writer = writer
+        self.early, self.late = set(early), set(late)
+        self.names: dict[Node, str] = {}
+        self.uniform: set[Node] = set()
+        self.lines: dict[bool, list[str]] = {True: [], False: []}
+
+    def operand(self, x: Node) -> str:
+        """The text of an operand: computed here, loaded, finished, or a constant."""
+        node = self.writer.phases.resolved(x)
+        if node not in self.names:
+            if isinstance(node, Const):
+                self.names[node] = literal(node.value, node.dtype)
+                self.uniform.add(node)
+            elif node in self.writer.load_names:
+                self.names[node] = self.loaded(node)
+            else:
+                self.names[node] = self.writer.row_text(node)
+                if not self.writer.grid.across:
+                    self.uniform.add(node)
+        return self.names[node]
+
+    def loaded(self, node: Node) -> str:
+        name = self.writer.load_names[node]
+        access = self.writer.access(name)
+        same = self.writer.is_uniform(access)
+        place = f"x.{name}" if name in self.early else local(name) if name in self.late else f"r.{name}"
+        text = place if same else f"{place}[i]"
+        if same:
+            self.uniform.add(node)
+        if not node.dtype.is_reduced_float:
+            return text
+        wide = f"const float {name}_f = kw::widen({text});"
+        if wide not in self.lines[same]:
+            self.lines[same].append(wide)
+        return f"{name}_f"
+
+    def is_uniform(self, x: Node) -> bool:
+        return self.writer.phases.resolved(x) in self.uniform
+
+    def compute(self, node: Map) -> None:
+        operands = [self.operand(x) for x in node.args]
+        same = all(self.is_uniform(x) for x in node.args)
+        self.define(node, spelled(node, operands), same)
+
+    def define(self, node: Node, value: str, same: bool) -> None:
+        name = self.writer.value_name(node)
+        self.lines[same].append(f"const {node.dtype.compute_cpp} {name} = {value};")
+        self.names[node] = name
+        if same:
+            self.uniform.add(node)
+
+
+class RowsWriter(Writer):
+    """The struct of a region that reduces: see kernels/cuda/reduce.cuh for how it is run."""
+
+    grid: RowGrid
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel.region, row_grid(kernel.region))
+        self.phases: Phases = phases_of(kernel.region, list(kernel.writes_over))
+        self.numbers: dict[Node, int] = {node: number for number, node in enumerate(kernel.region.body)}
+        users: dict[str, set[int]] = {}
+        for phase in range(self.phases.walks):
+            for node in self.phases.operands_in(phase):
+                if node in self.load_names:
+                    users.setdefault(self.load_names[node], set()).add(phase)
+        of_row = {name for name, access in self.operands.values() if rows_of(access).is_of_row}
+        late = {name for name, phases in users.items() if len(phases) == 1 and 0 not in phases}
+        self.of_row = [name for name, _ in self.accesses if name in of_row]
+        self.early = [name for name, _ in self.accesses if name in users and name not in of_row | late]
+        self.late = [name for name, _ in self.accesses if name in late - of_row]
+        self.exported = self.exported_values()
+
+    # --- what things are called
+
+    def access(self, name: str) -> RowAccess:
+        return next(rows_of(access) for known, access in self.operands.values() if known == name)
+
+    def value_name(self, node: Node) -> str:
+        return f"t{self.numbers[node]}"
+
+    def row_text(self, node: Node) -> str:
+        return f"r.{self.value_name(node)}[i]" if self.grid.across else f"r.{self.value_name(node)}"
+
+    def is_uniform(self, access: Access) -> bool:
+        """The same for all lanes of a vector: of a row's values, all are, unless lanes are rows."""
+        return access.is_uniform
+
+    def exported_values(self) -> list[Node]:
+        """The values of a row that are used in another function than the one that computes them."""
+        wanted: set[Node] = {node for node, _ in self.phases.row_stores()}
+        for phase in range(self.phases.walks):
+            wanted.update(self.phases.operands_in(phase))
+        for node in self.region.body:
+            if not self.phases.is_full(node) and isinstance(node, Map):
+                mine = self.phases.level[node]
+                wanted.update(x for x in map(self.phases.resolved, node.args) if self.phases.level.get(x, mine) != mine)
+        return [node for node in self.region.body if node in wanted and not self.phases.is_full(node)]
+
+    # --- addresses
+
+    def row_terms(self, access: Access) -> list[str]:
+        for unit, text in ((1, "row"), (self.grid.columns, "row * columns")):
+            if self.grid.outer and is_dense(self.grid.outer, access.outer, unit):
+                return [text]
+        pairs = zip(self.coordinates(), access.outer, strict=True)
+        return [term for name, stride in pairs for term in self.scaled(name, stride)]
+
+    def column_terms(self, strides: Sequence[int]) -> list[str]:
+        """The offset of a column: by its number where one stride serves all axes, else by its coordinates."""
+        if is_dense(self.grid.reduced, tuple(strides), strides[-1]):
+            return self.scaled("column", strides[-1])
+        return self.coordinate_terms(self.column_names(), strides)
+
+    def coordinate_terms(self, names: Sequence[str], strides: Sequence[int]) -> list[str]:
+        return [term for name, stride in zip(names, strides, strict=True) for term in self.scaled(name, stride)]
+
+    def column_names(self) -> list[str]:
+        return ["column"] if len(self.grid.reduced) == 1 else [f"j{axis}" for axis in range(len(self.grid.reduced))]
+
+    def terms(self, access: Access, column: str) -> list[str]:
+        """What adds up to the number of an element; `column` is empty for the first lane, else what adds the others."""
+        offset = [str(access.offset)] if access.offset else []
+        lane = self.scaled("i", access.inner) if column == LANE else []
+        return [*offset, *self.row_terms(access), *self.column_terms(rows_of(access).reduced), *lane]
+
+    def bound_text(self, bound: Bound, column: str) -> str:
+        split = len(self.grid.outer)
+        lane_axis = split - 1 if self.grid.across else -1
+        terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
+        terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
+        terms += self.scaled("i", bound.strides[lane_axis]) if column == LANE else []
+        place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
+        return f"uint64_t({place}) < {bound.extent}"
+
+    def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
+        """Also the coordinates of the column that any of the operands needs."""
+        split = len(self.grid.outer)
+        terms = [term for a in accesses for term in self.column_terms(rows_of(a).reduced)]
+        for bound in (bound for a in accesses for bound in a.bounds):
+            terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
+        return [*super().coordinate_lines(accesses), *self.column_lines(" ".join(terms))]
+
+    def column_lines(self, text: str) -> list[str]:
+        lines = []
+        below = 1
+        for axis in reversed(range(len(self.grid.reduced))):
+            name = self.column_names()[axis]
+            if name != "column" and re.search(rf"\b{name}\b", text):
+                shifted = "column" if below == 1 else f"column / {below}"
+                wrapped = shifted if axis == 0 else f"{shifted} % {self.grid.reduced[axis]}"
+                lines.append(f"const Index {name} = {wrapped};")
+            below *= self.grid.reduced[axis]
+        return list(reversed(lines))
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        """The operand as one generated function reads it: an element, neighbours, or elements apart."""
+        if access.is_uniform:
+            return [f"{declared and 'const auto '}{target} = {self.element(access)};"]
+        if access.is_vector:
+            return [f"{declared and 'const auto '}{target} = kw::load<N>({self.address(access)});"]
+        if access.bounds or access.is_computed:
+            lanes = f"KW_LANES for (int i = 0; i < N; ++i) {target}[i] = {self.element(access, LANE)};"
+            return [f"{declared} {target};", lanes] if declared else [lanes]
+        return [f"{declared and 'const auto '}{target} = kw::gather<N>({self.address(access)}, {access.inner});"]
+
+    # --- the struct
+
+    def extents(self) -> str:
+        return f"rows = {self.grid.rows}, columns = {self.grid.columns}, line = {self.grid.line}"
+
+    def members(self) -> list[str]:
+        across = "true" if self.grid.across else "false"
+        sections = [
+            [
+                f"static constexpr int phases = {self.phases.walks}, reductions = {self.phases.finishing};",
+                f"static constexpr bool across = {across};",
+            ],
+            [f"template <int N> struct Operands {{ {' '.join(map(self.field, self.early))} }};".replace("{  }", "{}")],
+            self.row_struct(),
+            self.states(),
+            self.load_function(),
+            self.begin_function(),
+            *(self.step_function(phase) for phase in range(self.phases.walks)),
+            *(self.finish_function(phase) for phase in range(self.phases.finishing)),
+            self.store_row_function(),
+        ]
+        return [line for section in sections for line in ("", *(f"    {line}" if line else "" for line in section))][1:]
+
+    def field(self, name: str) -> str:
+        access = self.access(name)
+        storage = access.layout.buffer.dtype.storage_cpp
+        return f"{storage} {name};" if self.is_uniform(access) else f"kw::Vec<{storage}, N> {name};"
+
+    def row_struct(self) -> list[str]:
+        fields = [self.field(name) for name in self.of_row]
+        for node in self.exported:
+            kind, name = node.dtype.compute_cpp, self.value_name(node)
+            fields.append(f"kw::Vec<{kind}, N> {name};" if self.grid.across else f"{kind} {name};")
+        return [f"template <int N> struct Row {{ {' '.join(fields)} }};".replace("{  }", "{}")]
+
+    def states(self) -> list[str]:
+        lines = [
+            "template <int phase, int N> struct State {",
+            "    KW_DEVICE void clear() {}",
+            "    template <int M> KW_DEVICE void merge(const State<phase, M>&, int) {}",
+            "};",
+        ]
+        for phase in range(self.phases.finishing):
+            reduces = self.phases.reduced_in(phase)
+            names = [self.value_name(node) for node in reduces]
+            lines += [
+                f"template <int N> struct State<{phase}, N> {{",
+                *(f"    {monoid(node)} {name};" for node, name in zip(reduces, names, strict=True)),
+                f"    KW_DEVICE void clear() {{ {' '.join(f'{name}.clear();' for name in names)} }}",
+                f"    template <int M> KW_DEVICE void merge(const State<{phase}, M>& other, int from) {{",
+                *(f"        {name}.merge(other.{name}, from);" for name in names),
+                "    }",
+                "};",
+            ]
+        return lines
+
+    def load_function(self) -> list[str]:
+        accesses = [self.access(name) for name in self.early]
+        return [
+            "template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {",
+            *(f"    {line}" for line in self.coordinate_lines(accesses)),
+            "    Operands<N> x;",
+            *(f"    {line}" for name in self.early for line in self.load_lines(f"x.{name}", self.access(name))),
+            "    return x;",
+            "}",
+        ]
+
+    def begin_function(self) -> list[str]:
+        accesses = [self.access(name) for name in self.of_row]
+        values = self.row_computation(0)
+        return [
+            "template <int N> KW_DEVICE static Row<N> begin(const Args& a, Index row) {",
+            *(f"    {line}" for line in self.coordinate_lines(accesses)),
+            "    Row<N> r;",
+            *(f"    {line}" for name in self.of_row for line in self.load_lines(f"r.{name}", self.access(name))),
+            *(f"    {line}" for line in values),
+            "    return r;",
+            "}",
+        ]
+
+    def finish_function(self, phase: int) -> list[str]:
+        return [
+            f"template <int N> KW_DEVICE static void finish(const State<{phase}, N>& s, Row<N>& r) {{",
+            *(f"    {line}" for line in self.row_computation(phase + 1)),
+            "}",
+        ]
+
+    def row_computation(self, level: int) -> list[str]:
+        """What becomes known of a row after so many phases, kept where others use it."""
+        values = Values(self)
+        kept = []
+        for node in self.phases.row_values(level):
+            if isinstance(node, Reduce):
+                lane = "i" if self.grid.across else "0"
+                values.define(node, f"s.{self.value_name(node)}.value({lane})", not self.grid.across)
+            else:
+                values.compute(node)
+            if node in self.exported:
+                kept.append(f"{self.row_text(node)} = {values.names[node]};")
+        lanes = [*values.lines[False], *kept]
+        if not self.grid.across:
+            return [*values.lines[True], *lanes]
+        return [*values.lines[True], *([LANES, *(f"    {line}" for line in lanes), "}"] if lanes else [])]
+
+    def step_function(self, phase: int) -> list[str]:
+        row = "Row<N>" if self.grid.across else "Row<1>"
+        values = f"const Operands<N>& x, const {row}& r, State<{phase}, N>& s"
+        return [
+            "template <int N>",
+            f"KW_DEVICE static void step(const Args& a, Index row, Index column, {values}) {{",
+            *(f"    {line}" for line in self.step_body(phase)),
+            "}",
+        ]
+
+    def step_body(self, phase: int) -> list[str]:
+        reduces = self.phases.reduced_in(phase)
+        stores = self.phases.stores_in(phase)
+        accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
+        results = [(self.result_name(node), node, accesses[node, layout]) for node, layout in stores]
+        used = {self.load_names[n] for n in self.phases.operands_in(phase) if n in self.load_names}
+        late = [name for name in self.late if name in used]
+        values = Values(self, self.early, late)
+        for node in self.phases.computed_in(phase):
+            values.compute(node)
+        adds = [self.add_line(node, values.operand(node.x)) for node in reduces]
+        stored = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
+        places = " ".join(adds)
+        reached = [*(self.access(name) for name in late), *(a for _, _, a in results)]
+        lines = [*self.coordinate_lines(reached)]
+        lines += [line for line in self.column_lines(places) if line not in lines]
+        for name in late:
+            access = self.access(name)
+            declared = f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N>"
+            lines += self.load_lines(local(name), access, declared)
+        for reduced in reduces:
+            if monoid_name(reduced) == "Deviations":
+                name = self.value_name(reduced)
+                lines.append(f"const {reduced.dtype.compute_cpp} {name}_share = s.{name}.next();")
+        lines += values.lines[True]
+        lines += [f"kw::Vec<{a.layout.buffer.dtype.storage_cpp}, N> {name};" for name, _, a in results]
+        lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
+        return [*lines, *(self.store_line(name, a) for name, _, a in results)]
+
+    def add_line(self, node: Reduce, value: str) -> str:
+        name = self.value_name(node)
+        match monoid_name(node):
+            case "Deviations":
+                return f"s.{name}.add(i, {value}, {name}_share);"
+            case "LargestAt" | "SmallestAt":
+                lane = [] if self.grid.across else self.scaled("i", self.grid.places[-1])
+                return f"s.{name}.add(i, {value}, Index({' + '.join([*self.column_terms(self.grid.places), *lane])}));"
+        return f"s.{name}.add(i, {value});"
+
+    def store_line(self, name: str, access: Access) -> str:
+        if access.inner == 1:
+            return f"kw::store<N>({self.address(access)}, {name});"
+        return f"kw::scatter<N>({self.address(access)}, {access.inner}, {name});"
+
+    def store_row_function(self) -> list[str]:
+        accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
+        results = [(self.result_name(n), n, accesses[n, layout]) for n, layout in self.phases.row_stores()]
+        lines = self.coordinate_lines([access for _, _, access in results])
+        for name, node, access in results:
+            value = self.stored(node, access, self.row_text(node))
+            if not self.grid.across:
+                lines.append(f"{self.element(access)} = {value};")
+                continue
+            lines += [
+                f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N> {name};",
+                f"KW_LANES for (int i = 0; i < N; ++i) {name}[i] = {value};",
+                self.store_line(name, access),
+            ]
+        head = "template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {"
+        return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
+
+
+def rows_of(access: Access) -> RowAccess:
+    assert isinstance(access, RowAccess)
+    return access
+
+
+def monoid_name(node: Reduce) -> str:
+    return REDUCTIONS[node.fn].monoid
+
+
+def monoid(node: Reduce) -> str:
+    name = monoid_name(node)
+    index = "Index, " if name in WITH_PLACE else ""
+    return f"kw::{name}<{node.x.dtype.compute_cpp}, {index}N>"
+
+
+# --- what the templates are told
+
+
+def work_of_rows(kernel: Kernel) -> RowWork:
+    """What a config must fit, and what it costs."""
+    writer = RowsWriter(kernel)
+    grid, phases = writer.grid, writer.phases
+    accesses = [rows_of(a) for a in (*grid.loads, *grid.stores)]
+    vectors = [a for a in accesses if a.is_vector]
+    early = [writer.access(name) for name in writer.early]
+    again = [a for a in early if used_later(writer, a)]
+    flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
+    stored = {layout.buffer.name for _, layout in phases.row_stores()}
+    return RowWork(
+        across=grid.across,
+        rows=grid.rows,
+        columns=grid.columns,
+        line=grid.line,
+        itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),
+        alignments=tuple(sorted({n for a in vectors for n in starts_of(a, grid)} - {0})),
+        bytes_moved=kernel.region.bytes_moved,
+        again_bytes=sum(a.layout.touched_bytes for a in again),
+        held_bytes=sum(a.layout.buffer.dtype.itemsize for a in again if not writer.is_uniform(a)),
+        operands=len(early),
+        state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
+        phases=phases.walks,
+        flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
+        in_place=any(layout.buffer.name in stored for _, layout in kernel.region.loads),
+    )
+
+
+def used_later(writer: RowsWriter, access: RowAccess) -> bool:
+    """Whether a phase after the first reads the operand too."""
+    names = {name for name in writer.early if writer.access(name) == access}
+    later = [node for phase in range(1, writer.phases.walks) for node in writer.phases.operands_in(phase)]
+    return any(writer.load_names.get(node) in names for node in later)
+
+
+def starts_of(access: RowAccess, grid: RowGrid) -> list[int]:
+    """Steps that must be whole vectors: all but that from one lane to the next."""
+    steps = (*access.outer[:-1], *access.reduced) if grid.across else (*access.outer, *access.reduced[:-1])
+    return [*steps, access.offset]
+
+
+def node_flops(node: Map) -> int:
+    return SCALARS[node.fn].flops
+
+
+def state_bytes(reduces: Sequence[Reduce]) -> int:
+    """The most one lane takes in memory; a state of few lanes is filled up to words."""
+    total = 0
+    for node in reduces:
+        size = max(4, by_name(node.x.dtype.name).itemsize)
+        name = monoid_name(node)
+        total += size + 8 if name in WITH_PLACE else size * STATE_ELEMENTS[name]
+    return math.ceil(total / 8) * 8
+
+
+# --- the source
+
+
+def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
+    writer = RowsWriter(kernel)
+    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
+    struct = writer.struct(name, formula)
+    pointers = f"{{{', '.join(writer.arguments)}}}"
+    extra = reduce_extra(kernel, choice)
+    if isinstance(choice, CpuConfig):
+        template, call = "reduce", f"kw::reduce<{name}, {choice.lanes}, {choice.chunk}, {choice.grain}>({pointers})"
+    else:
+        template = "reduce_split" if choice.is_split else "reduce"
+        arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]
+        call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
+        struct += "\n\n" + config_struct(f"{name}Config", choice, sum(b.nbytes for b in extra.scratch))
+    on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
+    needs = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct), template, *on_host}
+    return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
+
+
+def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
+    sizes = {"threads": config.threads, "lanes": config.lanes, "team": config.team}
+    sizes |= {"vectors": config.vectors, "blocks": config.blocks}
+    lines = [
+        f"struct {name} {{",
+        f"    static constexpr int {', '.join(f'{key} = {value}' for key, value in sizes.items())};",
+        f"    static constexpr kw::Keep keep = kw::Keep::{config.keep};",
+    ]
+    if workspace_bytes:
+        lines.append(f"    static constexpr int64_t workspace_bytes = {workspace_bytes};")
+    return "\n".join([*lines, "};"])
+
+
+def row_formula(region: Region, phases: Phases) -> str:
+    """What the kernel computes, as one would say it; for long chains, how many functions it fuses."""
+    texts: dict[Node, str] = {node: layout.buffer.name for node, layout in region.loads}
+
+    def text_of(x: Node) -> str:
+        node = phases.resolved(x)
+        if isinstance(node, Const):
+            return f"{node.value:g}" if isinstance(node.value, float) else str(node.value)
+        return texts[node]
+
+    for node in region.body:
+        operands = [text_of(x) for x in node.operands]
+        texts[node] = map_formula(node, operands) if isinstance(node, Map) else f"{node.fn}({unwrapped(operands[0])})"
+        if len(texts[node]) > LONGEST_FORMULA:
+            texts[node] = "..."
+    text = "; ".join(f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores)
+    if len(text) <= LONGEST_FORMULA and "..." not in text:
+        return text
+    functions = [node.fn for node in region.body]
+    targets = ", ".join(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
+    shown = " -> ".join(functions if len(functions) <= 10 else [*functions[:5], "...", *functions[-4:]])
+    return f"{targets}: {len(functions)} functions, {shown}"
+
+
+# --- the rows of the table of templates
+
+
+def reduce_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
+    if kernel.core is not None or not kernel.region.axes:
+        return ()
+    return reduce.configs(work_of_rows(kernel), device)
+
+
+def reduce_cost_us(choice: ReduceConfig, kernel: Kernel, device: Device) -> float:
+    return reduce.cost_us(choice, work_of_rows(kernel), device)
+
+
+def reduce_floor_us(kernel: Kernel, device: Device) -> float:
+    return reduce.floor_us(work_of_rows(kernel), device)
+
+
+def reduce_extra(kernel: Kernel, choice: ReduceConfig) -> Extra:
+    size = reduce.workspace_bytes(choice, work_of_rows(kernel))
+    return Extra(
+        scratch=(Buffer(f"workspace_{kernel.name.removesuffix('_kernel')}", (size,), UINT8, (1,)),) if size else ()
+    )
+
+
+def row_of(target: str, headers: tuple[str, ...], *types: type[ReduceConfig]) -> Template:
+    return Template(
+        name="reduce",
+        target=target,
+        headers=headers,
+        types=types,
+        configs=reduce_configs,
+        cost_us=reduce_cost_us,
+        floor_us=reduce_floor_us,
+        source=reduce_source,
+        extra=reduce_extra,
+    )
+
+
+TEMPLATES = (
+    row_of("cuda", ("launch", "pointwise", "reduce"), Config),
+    row_of("cpu", ("pointwise", "reduce"), CpuConfig),
+)

@@ -1,0 +1,144 @@
+// Reductions over the columns of rows, in phases: each walks over a row, merges what it found in a fixed tree, and
+// finishes values of the row that the next phase uses.
+//
+// Along: lanes of a vector are neighbours in one row, and are folded at the end. Across: each lane is a row.
+#pragma once
+
+#include "../device/monoids.cuh"
+#include "pointwise.hpp"
+
+namespace kw {
+
+// kw: Found
+// What is known of a row, or across, of `lanes` rows.
+template <typename Body, int phase, int lanes>
+using Found = typename Body::template State<phase, Body::across ? lanes : 1>;
+
+// kw: reduce_vectors
+// Whole vectors from `column` on; where it stopped.
+template <typename Body, int phase, int N, typename Row>
+KW_DEVICE int64_t reduce_vectors(const typename Body::Args& args, int64_t row, int64_t column, int64_t end,
+                                 const Row& r, typename Body::template State<phase, N>& state) {
+    constexpr int each = Body::across ? 1 : N;
+    for (; column + each <= end; column += each)
+        Body::step(args, row, column, Body::template load<N>(args, row, column), r, state);
+    return column;
+}
+
+// kw: reduce_chunk
+// So few columns that their order does not matter: one after another, in as many lanes as fit.
+template <typename Body, int phase, int lanes, typename Row>
+KW_DEVICE Found<Body, phase, lanes> reduce_chunk(const typename Body::Args& args, int64_t row, int64_t begin,
+                                                 int64_t end, const Row& r) {
+    typename Body::template State<phase, lanes> wide;
+    wide.clear();
+    if constexpr (Body::across) {
+        reduce_vectors<Body, phase, lanes>(args, row, begin, end, r, wide);
+        return wide;
+    } else {
+        constexpr int64_t line = Body::line;
+        constexpr int narrow = lanes < 16 ? 1 : 16;
+        typename Body::template State<phase, narrow> some;
+        typename Body::template State<phase, 1> single;
+        some.clear();
+        single.clear();
+        for (int64_t column = begin; column < end;) {
+            const int64_t next = (column / line + 1) * line, stop = next < end ? next : end;
+            column = reduce_vectors<Body, phase, lanes>(args, row, column, stop, r, wide);
+            if constexpr (line % lanes != 0) {
+                column = reduce_vectors<Body, phase, narrow>(args, row, column, stop, r, some);
+                if constexpr (line % narrow != 0)
+                    column = reduce_vectors<Body, phase, 1>(args, row, column, stop, r, single);
+            }
+        }
+        auto total = folded<Body, phase, lanes>(wide);
+        if constexpr (line % lanes != 0) total.merge(folded<Body, phase, narrow>(some), 0);
+        if constexpr (line % narrow != 0) total.merge(single, 0);
+        return total;
+    }
+}
+
+// kw: reduce_span
+// Chunks merged pairwise, so that errors grow with the logarithm of the length.
+template <typename Body, int phase, int lanes, int64_t chunk, typename Row>
+Found<Body, phase, lanes> reduce_span(const typename Body::Args& args, int64_t row, int64_t begin, int64_t end,
+                                      const Row& r) {
+    const int64_t chunks = (end - begin + chunk - 1) / chunk;
+    if (chunks <= 1) return reduce_chunk<Body, phase, lanes>(args, row, begin, end, r);
+    const int64_t middle = begin + chunks / 2 * chunk;
+    auto left = reduce_span<Body, phase, lanes, chunk>(args, row, begin, middle, r);
+    left.merge(reduce_span<Body, phase, lanes, chunk>(args, row, middle, end, r), 0);
+    return left;
+}
+
+// kw: reduce_columns
+// All columns of a row, or of `lanes` rows; with a grain, shared by threads in pieces that do not depend on their number.
+template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
+Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_t row, const Row& r) {
+    if constexpr (grain == 0) {
+        return reduce_span<Body, phase, lanes, chunk>(args, row, 0, Body::columns, r);
+    } else {
+        constexpr int64_t pieces = (Body::columns + grain - 1) / grain;
+        Found<Body, phase, lanes> found[pieces];
+#pragma omp parallel for schedule(static)
+        for (int64_t piece = 0; piece < pieces; ++piece) {
+            const int64_t begin = piece * grain, end = begin + grain;
+            found[piece] = reduce_span<Body, phase, lanes, chunk>(args, row, begin,
+                                                                  end < Body::columns ? end : Body::columns, r);
+        }
+        for (int64_t apart = 1; apart < pieces; apart *= 2)
+            for (int64_t piece = 0; piece + apart < pieces; piece += 2 * apart) found[piece].merge(found[piece + apart], 0);
+        return found[0];
+    }
+}
+
+// kw: reduce_phases
+template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
+KW_DEVICE void reduce_phases(const typename Body::Args& args, int64_t row, Row& r) {
+    const auto state = reduce_columns<Body, phase, lanes, chunk, grain>(args, row, r);
+    if constexpr (phase < Body::reductions) Body::finish(state, r);
+    if constexpr (phase + 1 < Body::phases) reduce_phases<Body, phase + 1, lanes, chunk, grain>(args, row, r);
+}
+
+// kw: reduce_rows
+// One row, or `lanes` rows side by side, from the first phase to the last.
+template <typename Body, int lanes, int64_t chunk, int64_t grain>
+KW_DEVICE void reduce_rows(const typename Body::Args& args, int64_t row) {
+    constexpr int rows = Body::across ? lanes : 1;
+    auto r = Body::template begin<rows>(args, row);
+    reduce_phases<Body, 0, lanes, chunk, grain>(args, row, r);
+    Body::store_row(args, row, r);
+}
+
+// kw: reduce_tile
+// What one thread takes at a time: a row; across, `lanes` rows, or those that are left of a line.
+template <typename Body, int lanes, int64_t chunk, int64_t grain>
+KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
+    if constexpr (Body::across) {
+        constexpr int64_t each = (Body::line + lanes - 1) / lanes;
+        int64_t row = tile / each * Body::line + tile % each * lanes;
+        const int64_t end = (tile / each + 1) * Body::line;
+        if (row + lanes <= end) return reduce_rows<Body, lanes, chunk, grain>(args, row);
+        if constexpr (Body::line % lanes >= 16)
+            for (; row + 16 <= end; row += 16) reduce_rows<Body, 16, chunk, grain>(args, row);
+        if constexpr (Body::line % 16 >= 4)
+            for (; row + 4 <= end; row += 4) reduce_rows<Body, 4, chunk, grain>(args, row);
+        for (; row < end; ++row) reduce_rows<Body, 1, chunk, grain>(args, row);
+    } else {
+        reduce_rows<Body, lanes, chunk, grain>(args, tile);
+    }
+}
+
+// kw: reduce
+// Threads share the rows; where there are few, and so a grain, the columns of each.
+template <typename Body, int lanes, int64_t chunk, int64_t grain> void reduce(const typename Body::Args& args) {
+    constexpr int64_t tiles = Body::across ? Body::rows / Body::line * ((Body::line + lanes - 1) / lanes) : Body::rows;
+    if constexpr (grain > 0) {
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain>(args, tile);
+    } else {
+#pragma omp parallel for schedule(static) if (Body::rows * Body::columns > 16384)
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain>(args, tile);
+    }
+}
+
+}  // namespace kw

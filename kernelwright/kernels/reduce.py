@@ -1,0 +1,317 @@
+"""The reduction templates: their configs, which of them fit a kernel, and what each is expected to take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from kernelwright.device import Device
+from kernelwright.kernels.pointwise import LAUNCH_US, MEMORY_LATENCY_NS
+
+# Where the operands of a row are between phases: see kernels/cuda/reduce.cuh.
+Keep = Literal["again", "registers", "shared"]
+
+WARP = 32
+STATIC_SMEM_BYTES = 48 * 1024
+LARGEST_CLUSTER = 8
+REGISTERS_A_THREAD = 255
+
+# What a thread computes with beside the operands that it holds.
+OWN_REGISTERS = 40
+
+# From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
+MERGE_US = 0.9
+
+# So much faster than memory is a second read that hits the L2 cache; rows that fill more than this share of it miss.
+L2_SPEEDUP = 2.0
+L2_SHARE = 0.5
+
+# A CPU adds so many elements in sequence.
+CPU_STEPS = 128
+
+# States of a row shared by threads of a CPU are on the stack.
+MOST_PIECES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """CUDA.
+
+    threads   of a block
+    lanes     neighbours in a vector
+    team      threads of a block that share a row (across: `lanes` rows)
+    vectors   a thread has in flight, or keeps between phases
+    keep      where a row is between phases
+    blocks    that share a row
+    cluster   they are one cluster and meet in shared memory; else they meet between launches
+    """
+
+    threads: int
+    lanes: int
+    team: int
+    vectors: int
+    keep: Keep
+    blocks: int
+    cluster: bool
+
+    @property
+    def is_split(self) -> bool:
+        return self.blocks > 1 and not self.cluster
+
+
+@dataclass(frozen=True, slots=True)
+class CpuConfig:
+    """CPU: neighbours computed together, columns added in sequence, and columns a thread takes (0: whole rows)."""
+
+    lanes: int
+    chunk: int
+    grain: int
+
+
+ReduceConfig: TypeAlias = Config | CpuConfig
+
+
+@dataclass(frozen=True, slots=True)
+class RowWork:
+    """What a config must fit: the walk, its vector operands, and what is moved and computed.
+
+    line          neighbours before memory jumps
+    again_bytes   of operands that a phase after the first reads as well
+    held_bytes    of those, for one column of one row
+    operands      of a vector that are loaded together
+    state_bytes   of one row, for each phase that reduces
+    phases        walks over a row
+    flops         of one element
+    in_place      a row's result lies where an operand of the row is read
+    """
+
+    across: bool
+    rows: int
+    columns: int
+    line: int
+    itemsizes: tuple[int, ...]
+    alignments: tuple[int, ...]
+    bytes_moved: int
+    again_bytes: int
+    held_bytes: int
+    operands: int
+    state_bytes: tuple[int, ...]
+    phases: int
+    flops: int
+    in_place: bool
+
+    def share(self, config: Config) -> int:
+        """The vectors of a row that one block takes."""
+        return math.ceil(self.columns // (1 if self.across else config.lanes) / config.blocks)
+
+    def units(self, lanes: int) -> int:
+        """What teams take: rows, or as many of them as a vector has lanes."""
+        return self.rows // lanes if self.across else self.rows
+
+
+def why_not(config: ReduceConfig, work: RowWork, device: Device) -> str | None:
+    """The reason a config cannot run this work, in words."""
+    if isinstance(config, CpuConfig):
+        return why_not_on_cpu(config, work, device)
+    if config.threads > device.max_threads_per_block:
+        return f"{config.threads} threads; a block has at most {device.max_threads_per_block}."
+    return why_no_vectors(config, work) or why_no_team(config, work, device) or why_not_kept(config, work, device)
+
+
+def why_not_on_cpu(config: CpuConfig, work: RowWork, device: Device) -> str | None:
+    if device.kind != "cpu":
+        return "a config for a CPU."
+    if not work.across and config.chunk % config.lanes:
+        return f"chunks of {config.chunk} columns are no whole number of {config.lanes} lanes."
+    if config.grain and config.grain % config.chunk:
+        return f"pieces of {config.grain} columns are no whole number of {config.chunk}."
+    return None
+
+
+def why_no_vectors(config: Config, work: RowWork) -> str | None:
+    if config.lanes * max(work.itemsizes) > 2 * 16 and config.lanes > 1:
+        return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than two 16 B loads."
+    whole = work.line % config.lanes == 0 or (not work.across and work.line == work.columns)
+    if not whole:
+        return f"lines of {work.line} neighbours are no multiple of {config.lanes} lanes."
+    if any(alignment % config.lanes for alignment in work.alignments):
+        return f"an operand's lines do not start at multiples of {config.lanes} elements."
+    return None
+
+
+def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
+    if config.threads % config.team:
+        return f"{config.threads} threads are no whole number of teams of {config.team}."
+    if not work.across and WARP < config.team < config.threads:
+        return f"a team of {config.team} is more than a warp and less than a block."
+    if config.blocks > 1 and config.team < config.threads and not work.across:
+        return "blocks share a row, but a block has several."
+    if config.cluster and (device.capability < (9, 0) or config.blocks > LARGEST_CLUSTER):
+        return f"clusters of {config.blocks} blocks; {device.arch} has none of that size."
+    if config.cluster and work.across:
+        return "blocks that share rows across meet between launches."
+    if config.is_split and work.in_place:
+        return "a row's result would be written before every block has read what it replaces."
+    smem = config.threads * config.lanes * sum(work.state_bytes)
+    if work.across and config.team > 1 and smem > STATIC_SMEM_BYTES:
+        return f"the states of {config.threads} threads need {smem:,} B of shared memory; a block has 49,152 B."
+    return None
+
+
+def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
+    held = config.lanes * config.vectors * max(work.held_bytes, 1)
+    if config.keep == "again":
+        flight = config.lanes * config.vectors * work.operands * max(max(work.itemsizes), 4) // 4
+        return f"{flight} registers for operands in flight." if flight > 96 and config.vectors > 1 else None
+    if work.phases == 1 or not work.held_bytes:
+        return "nothing is read again, so nothing is kept."
+    if config.is_split:
+        return "nothing is kept between launches."
+    if config.vectors * config.team < work.share(config):
+        return f"a row of {work.columns} columns does not fit {config.vectors} vectors a thread."
+    registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - OWN_REGISTERS
+    if config.keep == "registers" and held // 4 > registers:
+        return f"{held // 4} registers for a row leave too few of {registers} to compute with."
+    smem = held * config.threads
+    if config.keep == "shared" and smem > device.smem_per_block_bytes - 4096:
+        return f"a row of {smem:,} B is more than the shared memory of a block."
+    return None
+
+
+def configs(work: RowWork, device: Device) -> tuple[ReduceConfig, ...]:
+    """Every config that fits, the most promising first."""
+    if device.kind == "cpu":
+        return tuple(c for c in cpu_configs(work, device) if why_not(c, work, device) is None)
+    everything = across_configs(work, device) if work.across else along_configs(work, device)
+    fitting = [c for c in dict.fromkeys(everything) if why_not(c, work, device) is None]
+    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
+
+
+def cpu_configs(work: RowWork, device: Device) -> Iterator[CpuConfig]:
+    """Whole rows to a thread where there are rows enough; else pieces of each."""
+    widths = [n for n in (64, 32, 16) if n <= work.line] or [1]
+    if work.across:
+        widths = [n for n in (256, *widths) if n <= work.line]
+    few = 4 * device.multiprocessors
+    for lanes in widths:
+        chunk = CPU_STEPS if work.across else CPU_STEPS * lanes
+        tiles = work.rows // work.line * math.ceil(work.line / lanes) if work.across else work.rows
+        pieces = min(MOST_PIECES, math.ceil(work.columns / chunk))
+        alone = CpuConfig(lanes, chunk, 0)
+        split = CpuConfig(lanes, chunk, math.ceil(work.columns / pieces / chunk) * chunk)
+        yield from (split, alone) if tiles < few and pieces > 1 else (alone,)
+
+
+def along_configs(work: RowWork, device: Device) -> Iterator[Config]:
+    for lanes in (8, 4, 2, 1):
+        for team in (1, 2, 4, 8, 16, 32):
+            yield from kept_or_not(work, 256, lanes, team, 1, False)
+        for threads in (64, 128, 256, 512, 1024):
+            yield from kept_or_not(work, threads, lanes, threads, 1, False)
+            for blocks in (2, 4, 8):
+                yield from kept_or_not(work, threads, lanes, threads, blocks, True)
+        for threads in (256, 512):
+            for blocks in split_counts(work, lanes, threads, device):
+                yield Config(threads, lanes, threads, 4, "again", blocks, False)
+
+
+def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
+    for lanes in (8, 4, 2, 1):
+        widest = 1 << max(0, (work.line // lanes - 1).bit_length())
+        for threads in (128, 256, 512):
+            for width in (8, 16, 32, 64, 128, 256):
+                team = threads // min(width, widest, threads)
+                yield from kept_or_not(work, threads, lanes, team, 1, False)
+                for blocks in split_counts(work, lanes, team, device):
+                    yield Config(threads, lanes, team, 4, "again", blocks, False)
+
+
+def kept_or_not(work: RowWork, threads: int, lanes: int, team: int, blocks: int, cluster: bool) -> Iterator[Config]:
+    for vectors in (8, 4, 2, 1):
+        yield Config(threads, lanes, team, vectors, "again", blocks, cluster)
+    needed = math.ceil(work.share(Config(threads, lanes, team, 1, "again", blocks, cluster)) / team)
+    yield Config(threads, lanes, team, needed, "registers", blocks, cluster)
+    if team > WARP:
+        yield Config(threads, lanes, team, needed, "shared", blocks, cluster)
+
+
+def split_counts(work: RowWork, lanes: int, team: int, device: Device) -> Iterator[int]:
+    """How many blocks share a row, so that all multiprocessors have something to do, and every thread too."""
+    steps = work.columns // (team if work.across else team * lanes)
+    for blocks in (8, 16, 32, 64, 128, 256, 512, 1024, 2048):
+        busy = work.units(lanes) * blocks <= 16 * device.multiprocessors * (32 if work.across else 1)
+        if busy and steps >= blocks:
+            yield blocks
+
+
+def best_config(work: RowWork, device: Device) -> ReduceConfig:
+    """The config the cost model prefers."""
+    return configs(work, device)[0]
+
+
+def floor_us(work: RowWork, device: Device) -> float:
+    """No kernel that moves these bytes is faster."""
+    return work.bytes_moved / device.copy_gbps / 1e3
+
+
+def workspace_bytes(config: ReduceConfig, work: RowWork) -> int:
+    """The states that blocks leave for each other between launches."""
+    if isinstance(config, CpuConfig) or not config.is_split:
+        return 0
+    return sum(work.rows * config.blocks * size + 16 for size in work.state_bytes)
+
+
+def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
+    """Bytes over bandwidth, if enough of them are in flight; phases that wait for their tree; launches."""
+    if isinstance(config, CpuConfig):
+        return floor_us(work, device)
+    item = max(work.itemsizes)
+    teams = config.threads // config.team
+    blocks = math.ceil(work.units(config.lanes) / teams) * config.blocks
+    each = resident_blocks(config, work, device)
+    resident = min(blocks, device.multiprocessors * each)
+    waves = math.ceil(blocks / (device.multiprocessors * each))
+    columns = min(config.vectors, math.ceil(work.share(config) / config.team))
+    in_flight = resident * config.threads * config.lanes * columns * item * max(1, work.operands)
+    shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)
+    read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
+    # Fewer neighbours than a sector: the rest of it is read in vain, unless a neighbouring thread wants it.
+    run = (teams if work.across else config.team) * config.lanes * item
+    wasted = max(1.0, 32 / run) ** 0.5 if work.line * item >= 32 else 1.0
+    narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
+    waiting = waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config))
+    moving = read / device.copy_gbps / 1e3 * shortage * narrow * wasted
+    launches = len(work.state_bytes) + 1 if config.is_split else 1
+    # What waits on one block is hidden behind others of the same multiprocessor.
+    return launches * LAUNCH_US + max(moving, waiting) + min(moving, waiting) / max(each, waves) * 0.5
+
+
+def merge_us(config: Config) -> float:
+    if config.team == 1:
+        return 0.0
+    return MERGE_US * (0.3 if config.team <= WARP else 1.0) + (MERGE_US if config.cluster else 0.0)
+
+
+def resident_blocks(config: Config, work: RowWork, device: Device) -> int:
+    """Blocks that a multiprocessor has at a time."""
+    held = config.lanes * config.vectors * work.held_bytes
+    registers = OWN_REGISTERS + (held // 4 if config.keep == "registers" else 0)
+    limits = [
+        device.max_threads_per_multiprocessor // config.threads,
+        device.registers_per_multiprocessor // (registers * config.threads),
+    ]
+    if config.keep == "shared":
+        limits.append(device.smem_per_multiprocessor_bytes // (held * config.threads + 1024))
+    return max(1, min(limits))
+
+
+def again_bytes(config: Config, work: RowWork, device: Device, rows_at_a_time: float) -> float:
+    """What later phases read, as far as it costs as much as the first time."""
+    if config.keep != "again" or work.phases == 1:
+        return 0.0
+    times = work.again_bytes * (work.phases - 1)
+    lanes = config.lanes if work.across else 1
+    at_a_time = work.again_bytes if config.is_split else work.again_bytes / work.rows * rows_at_a_time * lanes
+    return times / L2_SPEEDUP if at_a_time <= L2_SHARE * device.l2_bytes else float(times)
