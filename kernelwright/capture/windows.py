@@ -183,10 +183,13 @@ def triangle(fn: str) -> Translation:
     return translation
 
 
-WINDOWS: Mapping[str, Translation] = {
+POOLS: Mapping[str, Translation] = {
     **{f"aten.max_pool{rank}d": max_pool(rank) for rank in (1, 2, 3)},
     **{f"aten.avg_pool{rank}d": avg_pool(rank) for rank in (1, 2, 3)},
     **{f"aten.adaptive_avg_pool{rank}d": adaptive_avg_pool(rank) for rank in (1, 2, 3)},
+}
+
+BORDERS: Mapping[str, Translation] = {
     "aten.constant_pad_nd": padded,
     "aten.pad": padded,
     **{f"aten.{name}": counting for name in ("arange", "arange.start", "arange.start_step")},
