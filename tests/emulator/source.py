@@ -16,7 +16,7 @@ SHARED = re.compile(r"\b(?P<extern>extern\s+)?(?:static\s+)?__shared__\s+(?P<dec
 ALIGN = re.compile(r"(?:__align__|alignas)\s*\((?P<bytes>[^()]*)\)")
 DECLARATOR = re.compile(r"^(?P<type>.*?)(?P<name>\w+)\s*(?P<extents>(?:\[[^\]]*\]\s*)*)$", re.DOTALL)
 ASM = re.compile(r"\basm\b\s*(?:volatile\b|__volatile__\b)?\s*\(")
-# "=f"(place), "+r"(place), "n"(value)
+# An operand of asm: its constraint, quoted, before the expression in brackets.
 BOUND = re.compile(r'"(?P<written>[=+]?)(?P<kind>[a-zA-Z])"\s*\(')
 
 

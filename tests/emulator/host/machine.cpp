@@ -110,6 +110,8 @@ uint8_t* stack_of(unsigned number) {
     return begin;
 }
 
+}  // namespace
+
 // --- barriers
 
 // Calls itself complete once as many have come as it waits for.
@@ -131,20 +133,22 @@ void await(Barrier& barrier, uint32_t before, std::string why) {
     acquire(fiber(), barrier.clock[(before + 1) & 1]);
 }
 
+namespace {
+
 std::string at(const Site& site) { return "line " + std::to_string(site.line()); }
 
 void exit_thread() {
     Fiber& me = fiber();
-    ptx_end_thread(me);
     Block& block = *me.home;
     me.done = true;
-    block.live--;
+    block.live--, cluster->live--;
     for (const Gathering& waiting : block.warps[me.linear / 32])
         if (waiting.arrived && waiting.mask >> (me.linear % 32) & 1)
             fault("has ended, and others of its warp wait for it in %s", waiting.name);
     // What has ended is not waited for at __syncthreads.
     Barrier& all = block.barriers[0];
     if (all.arrived && all.expected == 0 && all.arrived == (int)block.live) settle(all);
+    if (cluster->barrier.arrived && cluster->barrier.arrived == (int)cluster->live) settle(cluster->barrier);
 }
 
 void run_thread() {
@@ -176,11 +180,20 @@ std::string standstill() {
     for (const auto& [reason, threads] : groups)
         text += "\n  " + std::to_string(threads.size()) + (threads.size() == 1 ? " thread waits " : " threads wait ") +
                 reason + ": " + named(*threads.front()) + (threads.size() > 1 ? " and others" : "");
-    const std::string copies = ptx_in_flight();
+    const std::string copies = engine_backlog();
     return copies.empty() ? text : text + "\n  the copy engine has not done: " + copies;
 }
 
 bool can_run(const Fiber& thread) { return !thread.done && (!thread.watched || *thread.watched != thread.seen); }
+
+bool engine_stepped() {
+    try {
+        return engine_step();
+    } catch (const EngineFault& found) {
+        fail(found.text);
+        return false;
+    }
+}
 
 // Runs a cluster's threads in turns until all have ended.
 void run_cluster(std::vector<Fiber*> order) {
@@ -203,7 +216,8 @@ void run_cluster(std::vector<Fiber*> order) {
             if (!failure.empty()) return;
             live -= next->done;
         }
-        if (!any) return fail(standstill());
+        if (!any && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
+        if (!any && failure.empty()) return fail(standstill());
         idle = progress ? 0 : idle + 1;
         if (idle > most_idle_rounds) return fail(standstill());
     }
@@ -219,7 +233,7 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
     const unsigned blocks = c.x * c.y * c.z, units = blocks * threads;
     const uint3 first = unflattened(number, clusters);
     Cluster made;
-    made.number = number;
+    made.number = number, made.live = units;
     made.blocks.resize(blocks);
     for (Clock& clock : made.barrier.clock) clock.assign(units, 0);
     for (unsigned rank = 0; rank < blocks; rank++) {
@@ -284,7 +298,7 @@ void fault(const char* format, ...) {
     va_start(values, format);
     std::vsnprintf(text, sizeof text, format, values);
     va_end(values);
-    if (!self) std::fprintf(stderr, "the emulator, outside of a kernel: %s\n", text), std::abort();
+    if (!self) throw EngineFault{std::string("the copy engine ") + text};
     std::string said = named(fiber()) + " " + text;
     Dl_info found;
     if (blamed && dladdr(blamed, &found)) {
@@ -312,11 +326,11 @@ int launch(const Shape& shape, const void* kernel, Body body, void* arguments, s
         for (Block& block : made.blocks)
             for (Fiber* thread : block.fibers) thread->home = &block;
         memory_begin_cluster(blocks);
-        ptx_begin_cluster();
+        engine_begin_cluster();
         std::vector<Fiber*> order;
         for (Fiber& thread : fibers) order.push_back(&thread);
         run_cluster(order);
-        const std::string copies = ptx_in_flight();
+        const std::string copies = engine_backlog();
         if (!copies.empty()) fail("the block has ended and the copy engine has not done: " + copies);
         if (failure.empty() && static_shared_bytes() + shape.dynamic_bytes > most_dynamic_bytes)
             fail("the block's shared memory is " + std::to_string(static_shared_bytes() + shape.dynamic_bytes) +

@@ -25,13 +25,6 @@ struct Gathering {  // lanes of a warp on their way into one instruction
     void* given[32];
 };
 
-struct Mbarrier {  // an object in shared memory, kept beside it
-    int arrivals, pending;
-    int64_t bytes = 0;
-    uint32_t phase = 0;
-    Clock clock[2];
-};
-
 struct Block;
 
 struct Fiber : Thread {
@@ -46,7 +39,7 @@ struct Fiber : Thread {
     std::string waits_for;
     uint32_t released = 0;
     Clock clock;
-    std::vector<void (*)(Fiber&)> at_exit;
+    uint32_t cluster_generation = 0;  // of the cluster's barrier when it arrived there
 };
 
 struct Block {
@@ -61,6 +54,7 @@ struct Block {
 struct Cluster {
     std::vector<Block> blocks;
     unsigned number = 0;  // in the grid
+    unsigned live = 0;
     Barrier barrier;
 };
 extern Cluster* cluster;
@@ -91,10 +85,30 @@ void memory_end_launch();
 unsigned static_shared_bytes();
 std::string where(const void* pointer);  // in words
 
-// --- ptx.cpp
+// One access to memory, made now by a thread or earlier by one that asked for a copy.
+struct Actor {
+    unsigned unit;
+    uint32_t step;
+    const Clock* clock;
+    const Block* block;
+};
+void touch_as(const Actor&, const void* pointer, size_t bytes, Access);
 
-void ptx_begin_cluster();
-void ptx_end_thread(Fiber&);
-std::string ptx_in_flight();  // what the copy engine still has to do, in words; empty if nothing
+// --- barriers, for instructions
+
+void arrive(Barrier&);
+void settle(Barrier&);
+void await(Barrier&, uint32_t before, std::string why);
+
+// --- asynchronous.cpp: what the copy engine has still to do
+
+void engine_begin_cluster();
+bool engine_step();           // does one thing; false if there is nothing
+std::string engine_backlog();  // in words; empty if there is nothing
+
+// What the engine does wrong comes to the scheduler as this.
+struct EngineFault {
+    std::string text;
+};
 
 }  // namespace emulator

@@ -15,8 +15,9 @@
 namespace emulator {
 namespace {
 
-// Shared memory of a block: variables, then what the launch asks for. Apart, so that neither runs into the other unseen.
-constexpr uint32_t first_static = 1024, dynamic_at = 64 << 10, window = 512 << 10;
+// Shared memory of a block, whose addresses fit the 18 bits of a matrix descriptor.
+// What the launch asks for comes first and starts at an odd multiple of 16, for more is not promised; then variables.
+constexpr uint32_t reserved = 1024, dynamic_from = reserved + 16, most_alignment = 1024, window = 512 << 10;
 constexpr unsigned most_static_bytes = 48 << 10, most_blocks = 8;
 constexpr uint8_t poison = 0xff;  // NaN as any float, -1 as an integer
 
@@ -51,7 +52,7 @@ struct Variable {
     uint32_t at, bytes;
 };
 std::vector<Variable> variables;
-uint32_t static_end = first_static, dynamic_bytes_;
+uint32_t first_static, static_end, dynamic_at, dynamic_bytes_;
 Words shared_words[most_blocks];
 
 uint8_t* arena() {
@@ -88,22 +89,21 @@ const char* verb(Access access) {
 
 // --- races
 
-bool ordered(const Epoch& before, const Fiber& now) {
-    if (before.cluster != cluster->number) return now.home->knows_global_order;
-    return before.unit == now.unit || before.step <= now.clock[before.unit];
+bool ordered(const Epoch& before, const Actor& now) {
+    if (before.cluster != cluster->number) return now.block->knows_global_order;
+    return before.unit == now.unit || before.step <= (*now.clock)[before.unit];
 }
 
 void race(const Epoch& before, const char* did, Access access, const uint8_t* pointer) {
     char who[96];
     if (before.cluster == cluster->number)
-        std::snprintf(who, sizeof who, "thread %u of its block", (unsigned)(before.unit % fiber().home->fibers.size()));
+        std::snprintf(who, sizeof who, "thread %u of its block", (unsigned)(before.unit % cluster->blocks[0].fibers.size()));
     else std::snprintf(who, sizeof who, "thread %u of block %u", before.unit, before.cluster);
     fault("%s %s, which %s %s with no barrier between them", verb(access), where(pointer).c_str(), who, did);
 }
 
-void record(Word& word, uint8_t bytes, Access access, const uint8_t* pointer) {
-    const Fiber& me = fiber();
-    const Epoch now{cluster->number, me.clock[me.unit], (uint16_t)me.unit, bytes, access == Access::atomic};
+void record(const Actor& me, Word& word, uint8_t bytes, Access access, const uint8_t* pointer) {
+    const Epoch now{cluster->number, me.step, (uint16_t)me.unit, bytes, access == Access::atomic};
     const bool both_atomic = now.atomic && word.write.atomic;
     if (word.write.bytes & bytes && !both_atomic && !ordered(word.write, me)) race(word.write, "wrote", access, pointer);
     if (access == Access::read) {
@@ -122,12 +122,12 @@ void record(Word& word, uint8_t bytes, Access access, const uint8_t* pointer) {
     word.write = now;
 }
 
-void record(Words& words, const uint8_t* base, const uint8_t* pointer, size_t bytes, Access access) {
+void record(const Actor& me, Words& words, const uint8_t* base, const uint8_t* pointer, size_t bytes, Access access) {
     if (!checks_races) return;
     const size_t first = pointer - base, last = first + bytes;
     for (size_t word = first / 4; word * 4 < last; word++) {
         const size_t begin = std::max(first, word * 4) - word * 4, end = std::min(last, word * 4 + 4) - word * 4;
-        record(words[word], (uint8_t)((1u << end) - (1u << begin)), access, base + std::max(first, word * 4));
+        record(me, words[word], (uint8_t)((1u << end) - (1u << begin)), access, base + std::max(first, word * 4));
     }
 }
 
@@ -141,7 +141,7 @@ Region* region_of(const uint8_t* pointer) {
     return nullptr;
 }
 
-void touch_shared(const uint8_t* pointer, size_t bytes, Access access) {
+void touch_shared(const Actor& me, const uint8_t* pointer, size_t bytes, Access access) {
     const size_t offset = (pointer - arena()) % window, rank = (pointer - arena()) / window;
     const size_t dynamic_end = dynamic_at + dynamic_bytes_;
     const bool in_dynamic = offset >= dynamic_at && offset + bytes <= dynamic_end;
@@ -151,14 +151,14 @@ void touch_shared(const uint8_t* pointer, size_t bytes, Access access) {
     if (!checks_races) return;
     Words& words = shared_words[rank];
     if (words.size() < (offset + bytes + 3) / 4) words.resize((offset + bytes + 3) / 4);
-    record(words, arena() + rank * window, pointer, bytes, access);
+    record(me, words, arena() + rank * window, pointer, bytes, access);
 }
 
-void touch_global(const uint8_t* pointer, size_t bytes, Access access) {
+void touch_global(const Actor& me, const uint8_t* pointer, size_t bytes, Access access) {
     if (Region* region = region_of(pointer)) {
         if (pointer + bytes > region->end) fault("%s %zu bytes at %s", verb(access), bytes, where(pointer).c_str());
         if (checks_races && region->words.empty()) region->words.resize((region->end - region->begin + 3) / 4);
-        record(region->words, region->begin, pointer, bytes, access);
+        record(me, region->words, region->begin, pointer, bytes, access);
         return;
     }
     if (inside(pointer, image.begin, image.end)) return;  // constants and variables of the program
@@ -170,12 +170,15 @@ void touch_global(const uint8_t* pointer, size_t bytes, Access access) {
 
 void touch(const void* address, size_t bytes, Access access) {
     if (!self) return;
-    const uint8_t* pointer = static_cast<const uint8_t*>(address);
     const Fiber& me = fiber();
-    if (inside(pointer, me.stack_begin, me.stack_end)) return;
-    if (is_built_in(pointer)) return;
-    if (inside(pointer, arena(), arena() + (size_t)most_blocks * window)) touch_shared(pointer, bytes, access);
-    else touch_global(pointer, bytes, access);
+    if (inside(static_cast<const uint8_t*>(address), me.stack_begin, me.stack_end) || is_built_in(address)) return;
+    touch_as({me.unit, me.clock[me.unit], &me.clock, me.home}, address, bytes, access);
+}
+
+void touch_as(const Actor& me, const void* address, size_t bytes, Access access) {
+    const uint8_t* pointer = static_cast<const uint8_t*>(address);
+    if (inside(pointer, arena(), arena() + (size_t)most_blocks * window)) touch_shared(me, pointer, bytes, access);
+    else touch_global(me, pointer, bytes, access);
 }
 
 void touch_aligned(const void* address, size_t bytes, Access access) {
@@ -190,8 +193,8 @@ std::string where(const void* address) {
     char text[256];
     if (inside(pointer, arena(), arena() + (size_t)most_blocks * window)) {
         const size_t offset = (pointer - arena()) % window;
-        if (offset >= dynamic_at)
-            std::snprintf(text, sizeof text, "byte %zu of the %u bytes of dynamic shared memory", offset - dynamic_at, dynamic_bytes_);
+        if (offset < first_static)
+            std::snprintf(text, sizeof text, "byte %lld of the %u bytes of dynamic shared memory", (long long)offset - dynamic_at, dynamic_bytes_);
         else {
             const Variable* before = nullptr;
             for (const Variable& v : variables)
@@ -231,7 +234,11 @@ void* shared_variable(const void* key, size_t bytes, size_t alignment) {
     return base + at;
 }
 
-void* dynamic_shared(size_t) { return arena() + (size_t)self->rank * window + dynamic_at; }
+void* dynamic_shared(size_t alignment) {
+    if (alignment > most_alignment) fault("wants dynamic shared memory at a multiple of %zu", alignment);
+    dynamic_at = std::max<uint32_t>(dynamic_at, (dynamic_from + alignment - 1) / alignment * alignment);
+    return arena() + (size_t)self->rank * window + dynamic_at;
+}
 
 unsigned static_shared_bytes() { return static_end - first_static; }
 
@@ -258,15 +265,16 @@ void memory_begin_launch(const void* kernel, Arguments arguments, unsigned, unsi
     dl_iterate_phdr(image_of, const_cast<void*>(kernel));
     arguments_ = arguments;
     variables.clear();
-    static_end = first_static, dynamic_bytes_ = dynamic_bytes;
+    dynamic_at = dynamic_from, dynamic_bytes_ = dynamic_bytes;
+    // Apart, so that neither runs into the other unseen.
+    first_static = static_end = (dynamic_from + dynamic_bytes + most_alignment + 127) / 128 * 128;
     for (Region& region : regions) region.words.clear();
 }
 
 void memory_begin_cluster(unsigned blocks) {
     for (unsigned rank = 0; rank < blocks; rank++) {
         uint8_t* base = arena() + (size_t)rank * window;
-        std::memset(base + first_static, poison, most_static_bytes);
-        std::memset(base + dynamic_at, poison, dynamic_bytes_);
+        std::memset(base + reserved, poison, first_static + most_static_bytes - reserved);
         shared_words[rank].clear();
     }
 }
