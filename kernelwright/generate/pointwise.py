@@ -454,7 +454,9 @@ def work_on(kernel: Kernel, kind: str) -> Work:
 
 
 def pointwise_configs(kernel: Kernel, device: Device) -> Sequence[PointwiseConfig]:
-    return () if kernel.core is not None or kernel.region.axes else pointwise.configs(work_on(kernel, device.kind), device)
+    return (
+        () if kernel.core is not None or kernel.region.axes else pointwise.configs(work_on(kernel, device.kind), device)
+    )
 
 
 def pointwise_cost_us(choice: PointwiseConfig, kernel: Kernel, device: Device) -> float:

@@ -338,8 +338,9 @@ template <typename Body, typename Config> struct ReduceParts {
         }
     }
     template <int phase> KW_DEVICE static auto* states(void* workspace) {
+        constexpr int64_t offset = start<phase>();
         return reinterpret_cast<typename Body::template State<phase, Place::rows>*>(static_cast<char*>(workspace) +
-                                                                                  start<phase>());
+                                                                                  offset);
     }
 };
 
