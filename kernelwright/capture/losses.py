@@ -110,7 +110,7 @@ def binary_cross_entropy_with_logits(call: Call) -> Value:
     x, target = operands(call, "self", "target")
     if x.size == 0:
         return None
-    likely = Map("logsigmoid", (x,))
+    likely: Node = Map("logsigmoid", (x,))
     if call["pos_weight"] is not None:
         (positive,) = operands(call, "pos_weight")
         more = formula("add", formula("mul", formula("sub", positive, 1), target), 1)

@@ -105,13 +105,12 @@ def layer_normalised(call: Call) -> tuple[Node, ...] | None:
 
 
 def rms_norm(call: Call) -> Value:
-    """x * rsqrt(mean(x ** 2) + eps) * weight; without an eps, the smallest step of x's dtype"""
+    """x * rsqrt(mean(x ** 2) + eps) * weight; without an eps, the step of the dtype computed in"""
     x, weight, eps = call["input"], call["weight"], call["eps"]
     if x.size == 0:
         return None
-    if eps is None:
-        eps = torch.finfo(x.dtype.to_torch()).eps
     x = cast(x, in_registers(x.dtype))
+    eps = torch.finfo(x.dtype.to_torch()).eps if eps is None else eps
     axes = last_axes(len(call["normalized_shape"]), len(x.shape))
     rstd = inverse_deviation(mean_over(Map("mul", (x, x)), axes), eps)
     y = formula("mul", x, rstd)

@@ -124,6 +124,8 @@ def truth(fn: str, of_nothing: bool) -> Translation:
 
     def translation(call: Call) -> Value:
         x: Node = call["self"]
+        if call.arguments.get("dim") == ():
+            return cast(is_nonzero(x), call.type.dtype)  # here alone, no axis is none
         if x.size == 0:
             return whole(number(of_nothing, call.type.dtype), call.type.shape)
         return result(over(fn, is_nonzero(x), axes(call)), call)

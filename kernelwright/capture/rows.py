@@ -25,7 +25,7 @@ def formula(fn: str, *operands: Node | Value) -> Node:
     """fn of operands that broadcast together and have one dtype; a number takes theirs."""
     nodes = [x for x in operands if isinstance(x, Node)]
     dtype = nodes[-1].dtype
-    shape = tuple(torch.broadcast_shapes(*(n.shape for n in nodes)))
+    shape = tuple(torch.broadcast_shapes(*(n.shape for n in nodes)))  # type: ignore[no-untyped-call]
     args = tuple(spread(x, shape) if isinstance(x, Node) else constant(x, dtype) for x in operands)
     return whole(Map(fn, args), shape)
 

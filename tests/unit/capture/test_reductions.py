@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 from kernelwright.capture import operators
 from kernelwright.capture.reductions import REDUCTIONS
 from kernelwright.ir.dtypes import DTYPES
-from kernelwright.ir.nodes import Node, Opaque, walk
-from tests.unit.capture.eager import captured_expressions, valid
+from kernelwright.ir.nodes import Map, Node, Opaque, Reduce, walk
+from tests.unit.capture.eager import captured, captured_expressions, valid
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
@@ -37,7 +37,7 @@ ONE_AXIS = ("0", "-1", "1, keepdim=True")
 PLAIN = (
     *(f"x.{f}({axes})" for f in ("sum", "mean") for axes in AXES),
     *(f"x.{f}({axes})" for f in ("amax", "amin") for axes in AXES if axes != "None"),
-    *(f"x.{f}({axes})" for f in ("any", "all") for axes in ("", *ONE_AXIS, "(0, 2)")),
+    *(f"x.{f}({axes})" for f in ("any", "all") for axes in ("", *ONE_AXIS, "(0, 2)", "()")),
     *(f"x.prod({axes})" for axes in ("", *ONE_AXIS)),
     *(f"x.{f}()" for f in ("max", "min")),
     *(f"(*x.{f}({axes}),)" for f in ("max", "min") for axes in ONE_AXIS),
@@ -87,7 +87,13 @@ SOFTMAX = (
 )
 
 NORMALISATIONS = (
-    *("F.layer_norm(x, (5,))", "F.layer_norm(x, (4, 5))", "F.layer_norm(x, (5,), w5, b5)", "F.rms_norm(x, (5,))"),
+    *(
+        "F.layer_norm(x, (5,))",
+        "F.layer_norm(x, (4, 5))",
+        "F.layer_norm(x, (5,), w5, b5)",
+        "F.rms_norm(x, (5,))",
+        "F.rms_norm(x * 0.01, (5,))",
+    ),
     *("F.layer_norm(x, (5,), w5, None, 0.1)", "F.rms_norm(x, (4, 5))", "F.rms_norm(x, (5,), w5, 0.1)"),
     *("F.group_norm(x, 2)", "F.group_norm(x, 4, w4, b4)", "F.group_norm(x, 1, w4, b4, 0.1)"),
     *("F.group_norm(x.reshape(3, 4, 5, 1), 2, w4, b4)", "F.group_norm(x[:, :, 0], 2, w4)"),
@@ -164,7 +170,8 @@ def operands(name: str) -> dict[str, torch.Tensor]:
         return (torch.randn(*shape, generator=numbers) * 2).to(DTYPES[name].to_torch())
 
     t = torch.randint(0, 4, (3, 5), generator=numbers)
-    return dict(x=drawn(3, 4, 5), y=drawn(3, 4, 5), t=t, w4=drawn(4) ** 2 + 1, b4=drawn(4), w5=drawn(5), b5=drawn(5))
+    weights = {"w4": drawn(4) ** 2 + 1, "b4": drawn(4), "w5": drawn(5), "b5": drawn(5)}
+    return {"x": drawn(3, 4, 5), "y": drawn(3, 4, 5), "t": t, **weights}
 
 
 def edges(x: torch.Tensor) -> torch.Tensor:
@@ -193,7 +200,7 @@ def test_families_of_operators(tmp_path: Path, dtype: str, family: str) -> None:
     check(tmp_path, FAMILIES[family], **operands(dtype))
 
 
-@pytest.mark.parametrize("family", [family for family in FAMILIES])
+@pytest.mark.parametrize("family", list(FAMILIES))
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_families_of_operators_on_nan_and_infinities(tmp_path: Path, dtype: str, family: str) -> None:
     given = operands(dtype)
@@ -239,3 +246,58 @@ def difference(name: str, node: Node, may_leave: bool, expected: torch.Tensor, a
     near = CLOSE.get(str(expected.dtype).removeprefix("torch."), 0)
     same = torch.isclose(actual, expected, rtol=near, atol=near, equal_nan=True)
     return "" if same.all() else f"{name}: {actual[~same][:4].tolist()}, not {expected[~same][:4].tolist()}"
+
+
+def test_batch_norm_in_train_mode_updates_its_statistics(tmp_path: Path) -> None:
+    found = captured(
+        tmp_path,
+        """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norms = nn.Sequential(nn.BatchNorm2d(3), nn.ReLU(), nn.BatchNorm2d(3, momentum=0.3, affine=False))
+
+            def forward(self, x):
+                return self.norms(x)
+
+
+        def get_inputs():
+            return [torch.randn(2, 3, 4, 5) * 3 + 1]
+        """,
+    )
+    assert not found.targets
+    assert len(found.graph.updates) == 6
+    for expected, actual in zip(found.eager(), found.interpreted(), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_instance_norm_that_updates_statistics_behind_the_back_of_the_graph_is_left_to_pytorch(tmp_path: Path) -> None:
+    found = captured(
+        tmp_path,
+        """
+        class Model(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm = nn.InstanceNorm1d(3, track_running_stats=True)
+
+            def forward(self, x):
+                return self.norm(x)
+
+
+        def get_inputs():
+            return [torch.randn(2, 3, 4)]
+        """,
+    )
+    assert found.targets == ["aten.instance_norm.default"]
+
+
+def test_an_index_that_nobody_reads_is_not_in_the_graph(tmp_path: Path) -> None:
+    found = captured_expressions(tmp_path, ["x.max(1)[0]", "x.min(0)[1]"], x=torch.randn(3, 4))
+    assert sorted(n.fn for n in found.graph.nodes() if isinstance(n, Reduce)) == ["argmin", "max"]
+
+
+def test_16_bit_floats_are_reduced_in_float32_and_rounded_once(tmp_path: Path) -> None:
+    found = captured_expressions(tmp_path, ["x.mean(1)", "F.layer_norm(x, (4,))"], x=torch.randn(3, 4).half())
+    for n in found.graph.nodes():
+        assert not isinstance(n, Reduce) or n.x.dtype is DTYPES["float32"]
+        assert n.dtype is not DTYPES["float16"] or not isinstance(n, Map) or n.fn == "cast"
