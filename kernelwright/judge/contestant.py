@@ -160,13 +160,24 @@ class Contestant:
     def call(self, slots: range, seed: int) -> float:
         """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
         witness = Witness(self, slots) if self._segments is not None and slots else None
+        elapsed = self._timed(Op.CALL, slots, seed, witness)
+        if witness is not None:
+            self._witnesses.append(witness)
+        return elapsed
+
+    def hand_over(self, slots: range, seed: int) -> float:
+        """Seconds that these calls, which were just made, would have taken had the model taken none."""
+        witness = Witness(self, slots) if self._segments is not None and slots else None
+        return self._timed(Op.HAND_OVER, slots, seed, witness)
+
+    def _timed(self, op: Op, slots: range, seed: int, witness: "Witness | None") -> float:
         self._settle()
         if self._segments is not None:
             reset_persisting_cache()
         start = time.perf_counter()
-        self._send(Op.CALL, slots, None, seed)
+        self._send(op, slots, None, seed)
         self.worker.resume()
-        reply = self._wait(self.call_limit_s, Op.CALL)
+        reply = self._wait(self.call_limit_s, op)
         end = reply.at_s
         self.worker.stop()
         self._require_done(reply)
@@ -174,7 +185,6 @@ class Contestant:
             # Kernels cannot be stopped as processes can. What a kernel of ours reads now was there in time.
             witness.look()
             end = time.perf_counter()
-            self._witnesses.append(witness)
         return end - start
 
     def outputs(self, call: int, rows: slice | None = None) -> list[torch.Tensor]:
@@ -216,11 +226,11 @@ class Contestant:
         """Have the worker note where its output comes from; the slots must be mapped and filled."""
         self._ask(Op.TRACE, self.call_limit_s)
 
-    def claim_table(self) -> torch.Tensor:
-        """All claims as integers, a row each; a copy, for the board must stay free to be closed."""
-        count = wire.MAX_CLAIMS * wire.CLAIM.size // 8
-        table = torch.frombuffer(self.worker.board, dtype=torch.int64, count=count, offset=wire.CLAIMS_AT)
-        return table.reshape(wire.MAX_CLAIMS, -1).clone()
+    def claim_table(self, first: int, count: int) -> torch.Tensor:
+        """Some claims as integers, a row each; a copy, for the board must stay free to be closed."""
+        words, at = wire.CLAIM.size // 8, wire.CLAIMS_AT + first * wire.CLAIM.size
+        table = torch.frombuffer(self.worker.board, dtype=torch.int64, count=count * words, offset=at)
+        return table.reshape(count, words).clone()
 
     def facts(self) -> Fact:
         raw = self.worker.board[wire.FACTS_AT : wire.FACTS_AT + 8]
@@ -378,8 +388,8 @@ class Witness:
         self, position: int, shape: tuple[int, ...], elements: torch.Tensor, dtype: torch.dtype
     ) -> torch.Tensor:
         """Where the elements lie: all at once if the outputs are dense, else one by one by their strides."""
-        claims = self._contestant.claim_table()[self.slots.start * len(self._leaves) + position :: len(self._leaves)]
-        claims = claims[: len(self.slots)]
+        each = len(self._leaves)
+        claims = self._contestant.claim_table(self.slots.start * each, len(self.slots) * each)[position::each]
         if bool((claims[:, 1] == 0).all()):
             return elements * dtype.itemsize + claims[:, :1]
         offsets = [
@@ -422,6 +432,7 @@ DOING = {
     Op.GIVE_STATE: "giving its state",
     Op.MAP: "taking arguments",
     Op.CALL: "calling forward",
+    Op.HAND_OVER: "handing its outputs over",
     Op.TRACE: "calling forward",
     Op.EXPORT: "exporting its outputs",
 }

@@ -102,7 +102,7 @@ def last_tile(tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> Leaves |
 
 
 def one_element(tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> Leaves | None:
-    """One element in the middle is off by a thousandth, or by one."""
+    """One element in the middle is off by a thousandth, or by one; by its own size where that much is rounding."""
 
     def spoil(yard: Yardstick) -> torch.Tensor:
         answer = yard.eager.clone()
@@ -110,7 +110,8 @@ def one_element(tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> Leaves
             at = answer.numel() // 2
             wrong = answer.logical_not() if answer.dtype is torch.bool else answer + 1
             if answer.is_floating_point():
-                wrong = answer + 1e-3 * answer.abs().clamp_min(yard.scale_rms)
+                coarse = yard.allowance_rms > 0 or yard.dtype.itemsize < 4
+                wrong = answer + (2 if coarse else 1e-3) * answer.abs().clamp_min(yard.scale_rms)
             answer[at] = wrong[at]
         return answer
 

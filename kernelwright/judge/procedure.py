@@ -21,7 +21,7 @@ from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
 from kernelwright.judge import channel_cuda
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
-from kernelwright.judge.case import Case, open_case
+from kernelwright.judge.case import Case, free_bytes, open_case
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import (
     Findings,
@@ -299,6 +299,7 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
         stateful=bool(findings.state_scores),
         verified="by_distribution" not in notes.evidence,
         large=case.large,
+        tight=case.large and _is_tight(case, len(policy.baselines) + 2),
         rows=case.rows,
     )
     seeds = hearing.roots("time")
@@ -390,6 +391,11 @@ def _cleared_of_gpu_trouble(failed: Failed, case: Case) -> Failed:
     if case.gpu and suspicious and not channel_cuda.probe():
         return Failed(Verdict.JUDGE_ERROR, f"the GPU does not answer any more, after: {failed.detail}")
     return failed
+
+
+def _is_tight(case: Case, contestants: int) -> bool:
+    """Whether the outputs of all, beside the inputs and what a forward keeps between its steps, are too much."""
+    return 2 * case.input_bytes + 2 * contestants * case.output_bytes > free_bytes(case.torch_device)
 
 
 def _timing_memory(case: Case) -> int:

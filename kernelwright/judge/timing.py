@@ -1,11 +1,12 @@
 """Contestants come in; the time of one call of each, with raw samples, goes out.
 
-The clock is the judge's. A batch of K calls on K fresh inputs takes T = a + K t; a is read off batches of one and of
-many calls of the trusted eager worker, and t = (T - a) / K. The candidate's own slope is not asked: slowing small
-batches down would forge it. Contestants take turns on the same inputs in random order, and in the reverse order on the
-next ones (ABBA); each pair of turns is a block. All processes are restarted between runs. Eager takes part twice, as a
-second process: the difference between the two is the day's noise. Every output of the candidate is compared with
-eager's, computed by the judge.
+The clock is the judge's. A batch of K calls on K fresh inputs takes T = h(K) + f + K t. h, what handing K outputs over
+takes, is measured on the trusted eager worker by a batch whose calls give what they gave before; f, what makes the
+first call slower, is read off that worker's batches of one and of many calls; t = (T - h - f) / K. The candidate's own
+slope is not asked: slowing small batches down would forge it. Contestants take turns on the same inputs in random
+order, and in the reverse order on the next ones (ABBA); each pair of turns is a block. All processes are restarted
+between runs. Eager takes part twice, as a second process: the difference between the two is the day's noise. Every
+output of the candidate is compared with eager's, computed by the judge.
 """
 
 import math
@@ -75,10 +76,10 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Every contestant once on the same inputs: seconds of a batch, in the order they ran."""
+    """Every contestant once on the same inputs: seconds of a batch, in the order they ran; and of one without calls."""
 
     slots: range
-    overhead_s: float
+    handed_s: float
     elapsed_s: dict[str, float]
     seed: int
 
@@ -92,38 +93,49 @@ class Samples:
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
-        overhead = batch_overhead(turns)
+        handed = hand_over(turns)
+        first = first_call(turns, handed)
+        most = max(handed)
         for name in turns[0].elapsed_s:
-            each = [
-                (len(turn.slots), max(turn.elapsed_s[name] - overhead, 1e-9) / len(turn.slots) * 1e6) for turn in turns
-            ]
-            most = max(calls for calls, _ in each)
-            full = [time_us for calls, time_us in each if calls == most]
+            each = [(len(t.slots), t.elapsed_s[name] - handed[len(t.slots)] - first) for t in turns]
+            full = [max(seconds, 1e-9) / calls * 1e6 for calls, seconds in each if calls == most]
             self.times_us.setdefault(name, []).append([full[i : i + 2] for i in range(0, len(full), 2)])
-            self.single_us.setdefault(name, []).extend(time_us for calls, time_us in each if calls == 1)
+            alone = [max(seconds, 1e-9) * 1e6 for calls, seconds in each if calls == 1]
+            self.single_us.setdefault(name, []).extend(alone)
         self.raw.append(
             {
-                "overhead_us": overhead * 1e6,
+                "handed_us": {calls: seconds * 1e6 for calls, seconds in handed.items()},
+                "first_call_us": first * 1e6,
                 "turns": [
-                    {"calls": len(t.slots), "seed": t.seed, "us": {name: s * 1e6 for name, s in t.elapsed_s.items()}}
+                    {
+                        "calls": len(t.slots),
+                        "seed": t.seed,
+                        "handed_us": t.handed_s * 1e6,
+                        "us": {name: s * 1e6 for name, s in t.elapsed_s.items()},
+                    }
                     for t in turns
                 ],
             }
         )
 
 
-def batch_overhead(turns: Sequence[Turn]) -> float:
-    """Seconds that a batch takes besides its calls: waking the worker, and what makes its first call slower.
+def hand_over(turns: Sequence[Turn]) -> dict[int, float]:
+    """Calls of a batch -> seconds that such a batch takes besides its calls, of the trusted worker."""
+    sizes = sorted({len(turn.slots) for turn in turns})
+    return {calls: median(turn.handed_s for turn in turns if len(turn.slots) == calls) for calls in sizes}
 
-    Read off the trusted worker's batches of one and of many calls; at least what a batch of none takes.
-    """
-    none = median(turn.overhead_s for turn in turns)
-    most = max(len(turn.slots) for turn in turns)
+
+def first_call(turns: Sequence[Turn], handed: dict[int, float]) -> float:
+    """Seconds by which the first call after waking is slower than the others, of the trusted worker."""
+    most = max(handed)
     if most == 1:
-        return none
-    one = median(turn.elapsed_s[AGAIN] for turn in turns if len(turn.slots) == 1)
-    many = median(turn.elapsed_s[AGAIN] for turn in turns if len(turn.slots) == most)
-    return min(max(none, one - (many - one) / (most - 1)), many / 2)
+        return 0.0
+    spent = {
+        calls: median(turn.elapsed_s[AGAIN] - handed[calls] for turn in turns if len(turn.slots) == calls)
+        for calls in (1, most)
+    }
+    slower = spent[1] - (spent[most] - spent[1]) / (most - 1)
+    return min(max(0.0, slower), max(0.0, spent[most] / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +163,8 @@ class Course:
     verified: bool
     """False only for random models whose generator the candidate uses differently."""
     large: bool
+    tight: bool
+    """Outputs of all contestants do not fit beside each other: each gives its memory back after its call."""
     rows: Rows | None
 
 
@@ -223,14 +237,13 @@ def _turn(
     seed: int,
 ) -> Turn:
     """One batch of each. Its inputs are written now and not before, or they could be worked on in an earlier batch."""
-    overhead = contestants[AGAIN].call(range(0), seed)
     _restore(contestants[CANDIDATE], inputs, slots)
     elapsed = {}
     for name in order:
         elapsed[name] = contestants[name].call(slots, seed)
         if name == CANDIDATE:
             _restore(contestants[name], inputs, slots)
-    return Turn(slots, overhead, elapsed, seed)
+    return Turn(slots, contestants[AGAIN].hand_over(slots, seed), elapsed, seed)
 
 
 def _verify(
@@ -273,16 +286,14 @@ def _require_right(
 
 
 def _lean_round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds: Seeds) -> list[Turn]:
-    """Two turns of one call each; inputs and outputs exist once, and each contestant lets go of its own at once."""
+    """Two turns of one call each; inputs exist once, and so do outputs where memory is tight."""
     order = random.Random(seeds.draw()).sample(list(contestants), len(contestants))
     return [_lean_turn(contestants, names, course, seeds) for names in (order, order[::-1])]
 
 
 def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course: Course, seeds: Seeds) -> Turn:
     input_seed, seed, secret = seeds.draw(), seeds.draw(), seeds.draw()
-    contestants[AGAIN].map(course.shape, [0])
-    overhead = contestants[AGAIN].call(range(0), seed)
-    elapsed = {}
+    elapsed, handed = {}, 0.0
     for name in order:
         contestant = contestants[name]
         if course.stateful:
@@ -293,10 +304,13 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         write_inputs(contestant, [args])
         del args
         elapsed[name] = contestant.call(range(1), seed)
+        if name == AGAIN:
+            handed = contestant.hand_over(range(1), seed)
         if name == CANDIDATE and course.verified:
             _verify_in_place(contestant, course, input_seed, seed, given, secret)
-        contestant.release()
-    return Turn(range(1), overhead, elapsed, seed)
+        if course.tight:
+            contestant.release()
+    return Turn(range(1), handed, elapsed, seed)
 
 
 def _verify_in_place(

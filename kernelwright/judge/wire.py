@@ -47,6 +47,7 @@ class Op(IntEnum):
     TRACE = 6  # call the model on the first mapped slot and note where its output came from
     EXPORT = 7  # on CUDA: say which allocations the held outputs lie in, and their IPC handles
     LEAVE = 8  # end the process
+    HAND_OVER = 9  # all that CALL does except the calls: what that costs is no model's time
 
 
 class Status(IntEnum):

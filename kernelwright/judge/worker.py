@@ -94,6 +94,7 @@ class Bench:
             Op.GIVE_STATE: self.give,
             Op.MAP: self.map,
             Op.CALL: self.call,
+            Op.HAND_OVER: self.hand_over,
             Op.TRACE: self.trace,
             Op.EXPORT: self.export,
         }
@@ -168,8 +169,21 @@ class Bench:
         return Status.DONE, ""
 
     def call(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        outputs: list[Any] = []
+        self._call_all(self.model, slots, seed, outputs)
+        self.held.append((slots.start, outputs))
+        return self._claim_outputs(outputs, slots.start)
+
+    def hand_over(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        """A call of each slot that takes no time: it gives what the last one gave."""
+        given = {first + number: output for first, row in self.held for number, output in enumerate(row)}
+        answers = iter([given[slot] for slot in range(slots.start, slots.stop)])
+        outputs: list[Any] = []
+        self._call_all(lambda *args: next(answers), slots, seed, outputs)
+        return self._claim_outputs(outputs, slots.start)
+
+    def _call_all(self, model: Callable[..., Any], slots: slice, seed: int, outputs: list[Any]) -> None:
         _manual_seed(seed)
-        model, outputs = self.model, []
         gc.disable()
         try:
             with torch.no_grad():
@@ -178,8 +192,6 @@ class Bench:
             self.synchronize()
         finally:
             gc.enable()
-        self.held.append((slots.start, outputs))
-        return self._claim_outputs(outputs, slots.start)
 
     def trace(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """Whether code of the candidate's own had a part in the output; what cannot be traced stays unknown."""

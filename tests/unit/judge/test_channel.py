@@ -48,7 +48,7 @@ def witness_of(outputs: list[torch.Tensor]) -> Witness:
         rows.append([output.data_ptr(), 0 if output.is_contiguous() else 1, *strides])
     contestant = SimpleNamespace(
         shape=Shape.of((outputs[0],), outputs[0], CPU),
-        claim_table=lambda: torch.tensor(rows),
+        claim_table=lambda first, count: torch.tensor(rows)[first : first + count],
         _segments=FakeSegments(),
     )
     return Witness(contestant, range(len(outputs)))

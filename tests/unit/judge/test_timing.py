@@ -55,9 +55,18 @@ def test_speed_is_said_only_beyond_the_noise(speedup: Interval, noise: float, sp
     assert speed_of(speedup, noise) is speed
 
 
-def turns(times_us: dict[str, float], alone_us: dict[str, float] | None = None) -> list[Turn]:
+def turns(
+    times_us: dict[str, float],
+    alone_us: dict[str, float] | None = None,
+    handed_us: float = 2.0,
+    first_us: float = 0.0,
+) -> list[Turn]:
+    """Waking takes 100 us, handing an output over `handed_us`, and the first call `first_us` more than the others."""
+
     def turn(calls: int, each: dict[str, float]) -> Turn:
-        return Turn(range(calls), 1e-4, {name: 1e-4 + calls * t * 1e-6 for name, t in each.items()}, 0)
+        handed = 100 + calls * handed_us
+        elapsed = {name: (handed + first_us + calls * t) * 1e-6 for name, t in each.items()}
+        return Turn(range(calls), handed * 1e-6, elapsed, 0)
 
     return [turn(50, times_us) for _ in range(6)] + [turn(1, alone_us or times_us) for _ in range(6)]
 
@@ -69,6 +78,37 @@ def test_the_overhead_of_a_batch_is_not_a_calls_time():
     assert clocked.times_us[CANDIDATE].median == pytest.approx(50.0)
     assert clocked.speedup["eager"].median == pytest.approx(2.0)
     assert clocked.speed is Speed.FASTER
+
+
+@pytest.mark.parametrize("handed_us", [0.0, 3.0, 40.0])
+@pytest.mark.parametrize("first_us", [0.0, 200.0])
+def test_neither_handing_over_nor_a_slower_first_call_brings_ratios_closer_to_one(handed_us: float, first_us: float):
+    samples = Samples()
+    times = {"eager": 30.0, "eager again": 30.0, CANDIDATE: 10.0}
+    samples.add_restart(turns(times, handed_us=handed_us, first_us=first_us))
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.times_us["eager"].median == pytest.approx(30.0)
+    assert clocked.speedup["eager"].median == pytest.approx(3.0)
+    assert not clocked.batches_calls
+
+
+def test_one_large_call_at_a_time_is_measured_without_the_judges_own_reading():
+    samples = Samples()
+    one = Turn(range(1), 4.7e-3, {"eager": 7.7e-3, "eager again": 7.7e-3, CANDIDATE: 6.2e-3}, 0)
+    samples.add_restart([one] * 8)
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.times_us["eager"].median == pytest.approx(3000)
+    assert clocked.speedup["eager"].median == pytest.approx(2.0)
+
+
+def test_slowing_small_batches_down_gains_nothing():
+    """A slope of its own, T(50) - T(1), would make such a candidate look fast; the trusted worker's does not."""
+    samples = Samples()
+    times = {"eager": 100.0, "eager again": 100.0, CANDIDATE: 100.0}
+    samples.add_restart(turns(times, times | {CANDIDATE: 4000.0}))
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.speedup["eager"].median < 1.01
+    assert clocked.speed is not Speed.FASTER
 
 
 def test_faster_than_memory_is_impossible():
