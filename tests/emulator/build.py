@@ -59,10 +59,17 @@ def g_plus_plus() -> str | None:
     return found.command[0] if found.family == "gcc" else None
 
 
-@cache
 def machine_key() -> str:
     texts = [path.read_text() for path in sorted(HOST.iterdir())]
-    return content_key(*MACHINE_FLAGS, *KERNEL_FLAGS, find_cxx(read_settings()).identity, *texts)
+    return content_key(*MACHINE_FLAGS, find_cxx(read_settings()).identity, *texts)
+
+
+@cache
+def kernel_key() -> str:
+    """Of all that a kernel is compiled with: not of the machine, which it finds in the process."""
+    texts = [path.read_text() for path in sorted(HOST.iterdir()) if path.suffix != ".cpp"]
+    rewriting = (Path(__file__).parent / "source.py").read_text()
+    return content_key(*KERNEL_FLAGS, find_cxx(read_settings()).identity, rewriting, *texts)
 
 
 @cache
@@ -90,13 +97,13 @@ def headers_key() -> str:
 def library_of(cuda: str) -> Library:
     """The program, compiled if it has not been. It may include our headers by name: `#include "gemm_simt.cuh"`."""
     includes = re.findall(r'^#include "', cuda, re.MULTILINE)
-    key = content_key(machine_key(), cuda, headers_key() if includes else "")
+    key = content_key(kernel_key(), cuda, headers_key() if includes else "")
 
     def make(private: Path) -> None:
         (private / "kernel.cpp").write_text('#include "cuda_on_host.hpp"\n#line 1\n' + host_source(cuda))
         paths = [f"-I{HOST}", f"-I{rewritten_headers()}"] if includes else [f"-I{HOST}"]
         compiled(private, [*KERNEL_FLAGS, *paths, "-c", "kernel.cpp", "-o", "kernel.o"])
-        compiled(private, ["-shared", "kernel.o", str(machine_path()), "-Wl,-Bsymbolic", "-o", "kernel.so"])
+        compiled(private, ["-shared", "kernel.o", "-Wl,-Bsymbolic", "-o", "kernel.so"])
 
     path = built(key, "kernel.so", make)
     machine()
@@ -114,8 +121,7 @@ def rewritten_headers() -> Path:
             target.write_text(host_source(path.read_text()))
         (private / "done").touch()
 
-    rewriting = (Path(__file__).parent / "source.py").read_text()
-    return built(content_key("headers", headers_key(), rewriting), "done", make).parent / "cuda"
+    return built(content_key("headers", headers_key(), kernel_key()), "done", make).parent / "cuda"
 
 
 def built(key: str, artifact: str, make: Any) -> Path:
@@ -158,7 +164,7 @@ class Library:
         address = int(tensor.untyped_storage().data_ptr()) + tensor.storage_offset() * tensor.element_size()
         extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
         size = extent * tensor.element_size() if tensor.numel() else 0
-        self.memory[address] = max(size, self.memory.get(address, 0))
+        self.memory[address] = max(int(size), self.memory.get(address, 0))
         return address
 
     def call(self, entry: str, *arguments: Any) -> int:

@@ -5,8 +5,8 @@
     outputs = emulated("examples/geglu.py", ROWS=5, HIDDEN=12)      # or emulated(model, [x, y])
     agrees("examples/geglu.py", ROWS=5, HIDDEN=12)                  # the same, compared with eager PyTorch
 
-The emitted file itself is executed. Its tensors are CPU tensors that pose as CUDA tensors, its library is the emulator's,
-and where it would fall back to the original model it fails instead.
+The emitted file itself is executed. Its tensors are CPU tensors that pose as CUDA tensors, its library is ours, and
+where it would fall back to the original model it fails instead.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """CUDA C++ comes in; the same program as C++ for g++ goes out, line for line.
 
-Three forms have no meaning in C++ and are rewritten: launches `kernel<<<grid, block>>>(...)`, `__shared__` variables and
-`asm`. Everything else is left to the headers in host/.
+Three forms have no meaning in C++ and are rewritten: launches `kernel<<<grid, block>>>(...)`, `__shared__` variables
+and `asm`. Everything else is left to the headers in host/.
 """
 
 from __future__ import annotations

@@ -178,41 +178,44 @@ inline void __syncwarp(unsigned mask = ~0u, EmulatorSite site = EmulatorSite::cu
 inline int emulator_lane() { return (int)(emulator::self->linear % 32); }
 template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = (lane & ~(width - 1)) | (source & (width - 1));
-    return emulator::shown("__shfl_sync", mask, value, from, width, emulator::shuffle_finish, site);
+    return emulator::shown("__shfl_sync", mask, value, from, emulator::shuffle_finish, site);
 }
 template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane - (int)delta, first = lane & ~(width - 1);
-    return emulator::shown("__shfl_up_sync", mask, value, from < first ? lane : from, width, emulator::shuffle_finish, site);
+    return emulator::shown("__shfl_up_sync", mask, value, from < first ? lane : from, emulator::shuffle_finish, site);
 }
 template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane + (int)delta, last = lane | (width - 1);
-    return emulator::shown("__shfl_down_sync", mask, value, from > last ? lane : from, width, emulator::shuffle_finish, site);
+    return emulator::shown("__shfl_down_sync", mask, value, from > last ? lane : from, emulator::shuffle_finish, site);
 }
 template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane ^ bits, last = lane | (width - 1);
-    return emulator::shown("__shfl_xor_sync", mask, value, from > last ? lane : from, width, emulator::shuffle_finish, site);
+    return emulator::shown("__shfl_xor_sync", mask, value, from > last ? lane : from, emulator::shuffle_finish, site);
 }
 inline unsigned __ballot_sync(unsigned mask, int value, EmulatorSite site = EmulatorSite::current()) {
-    return emulator::shown("__ballot_sync", mask, (unsigned)(value != 0), 0, 32, emulator::ballot_finish, site);
+    return emulator::shown("__ballot_sync", mask, (unsigned)(value != 0), 0, emulator::ballot_finish, site);
 }
 inline int __any_sync(unsigned mask, int value, EmulatorSite site = EmulatorSite::current()) {
-    return emulator::shown("__any_sync", mask, (unsigned)(value != 0), 0, 32, emulator::ballot_finish, site) != 0;
+    return emulator::shown("__any_sync", mask, (unsigned)(value != 0), 0, emulator::ballot_finish, site) != 0;
 }
 inline int __all_sync(unsigned mask, int value, EmulatorSite site = EmulatorSite::current()) {
-    return emulator::shown("__all_sync", mask, (unsigned)(value != 0), 0, 32, emulator::ballot_finish, site) == mask;
+    return emulator::shown("__all_sync", mask, (unsigned)(value != 0), 0, emulator::ballot_finish, site) == mask;
 }
 template <class T> unsigned __match_any_sync(unsigned mask, T value, EmulatorSite site = EmulatorSite::current()) {
     uint64_t bits = 0;
     std::memcpy(&bits, &value, sizeof value);
-    return (unsigned)emulator::shown("__match_any_sync", mask, bits, 0, 32, emulator::match_finish, site);
+    return (unsigned)emulator::shown("__match_any_sync", mask, bits, 0, emulator::match_finish, site);
 }
 // Which lanes run together is the hardware's choice: as few as possible, so that nothing relies on more.
 inline unsigned __activemask() { return 1u << emulator_lane(); }
 
-#define EMULATOR_REDUCE(NAME, TYPE, RESULT)                                                                        \
-    struct Emulator_##NAME##_##TYPE { uint32_t operator()(uint32_t x, uint32_t y) const { const TYPE a = (TYPE)x, b = (TYPE)y; return (uint32_t)(RESULT); } }; \
-    inline TYPE __reduce_##NAME##_sync(unsigned mask, TYPE value, EmulatorSite site = EmulatorSite::current()) {   \
-        return emulator::shown("__reduce_" #NAME "_sync", mask, value, 0, 32, emulator::reduce_finish<Emulator_##NAME##_##TYPE>, site); \
+#define EMULATOR_REDUCE(NAME, TYPE, RESULT)                                                                      \
+    inline TYPE __reduce_##NAME##_sync(unsigned mask, TYPE value, EmulatorSite site = EmulatorSite::current()) { \
+        const auto reduce = [](uint32_t x, uint32_t y) {                                                         \
+            const TYPE a = (TYPE)x, b = (TYPE)y;                                                                 \
+            return (uint32_t)(RESULT);                                                                           \
+        };                                                                                                       \
+        return emulator::shown("__reduce_" #NAME "_sync", mask, value, 0, emulator::reduce_finish, site, reduce); \
     }
 EMULATOR_REDUCE(add, unsigned, a + b)
 EMULATOR_REDUCE(add, int, (unsigned)a + (unsigned)b)

@@ -97,27 +97,20 @@ void sync_warp(uint32_t mask, Site);  // orders memory, which the others do not
 
 struct Shown {  // what a lane shows the others, and what it gets
     uint64_t value;
-    int argument, width;
+    int argument;
     uint64_t result;
+    uint32_t (*reduce)(uint32_t, uint32_t) = nullptr;
 };
 void shuffle_finish(uint32_t, void**);  // `argument` is the lane that is asked
 void ballot_finish(uint32_t, void**);
 void match_finish(uint32_t, void**);
-template <class Reduce> void reduce_finish(uint32_t mask, void** given) {
-    uint64_t total = 0;
-    bool first = true;
-    for (int lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1) {
-            const uint64_t value = static_cast<Shown*>(given[lane])->value;
-            total = first ? value : (uint64_t)Reduce()((uint32_t)total, (uint32_t)value), first = false;
-        }
-    for (int lane = 0; lane < 32; lane++)
-        if (mask >> lane & 1) static_cast<Shown*>(given[lane])->result = total;
-}
+void reduce_finish(uint32_t, void**);
 
-template <class T> T shown(const char* name, uint32_t mask, T value, int argument, int width, Finish finish, Site site) {
+template <class T>
+T shown(const char* name, uint32_t mask, T value, int argument, Finish finish, Site site,
+        uint32_t (*reduce)(uint32_t, uint32_t) = nullptr) {
     static_assert(sizeof(T) <= 8 && std::is_trivially_copyable_v<T>);
-    Shown shown{0, argument, width, 0};
+    Shown shown{0, argument, 0, reduce};
     std::memcpy(&shown.value, &value, sizeof value);
     gather(name, mask, &shown, finish, site);
     std::memcpy(&value, &shown.result, sizeof value);

@@ -463,6 +463,14 @@ void ballot_finish(uint32_t mask, void** given) {
     for (int lane = 0; lane < 32; lane++)
         if (mask >> lane & 1) lane_of(given, lane).result = bits;
 }
+void reduce_finish(uint32_t mask, void** given) {
+    const int first = __builtin_ctz(mask);
+    uint32_t total = (uint32_t)lane_of(given, first).value;
+    for (int lane = first + 1; lane < 32; lane++)
+        if (mask >> lane & 1) total = lane_of(given, lane).reduce(total, (uint32_t)lane_of(given, lane).value);
+    for (int lane = 0; lane < 32; lane++)
+        if (mask >> lane & 1) lane_of(given, lane).result = total;
+}
 void match_finish(uint32_t mask, void** given) {
     for (int lane = 0; lane < 32; lane++) {
         if (!(mask >> lane & 1)) continue;
