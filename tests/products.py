@@ -8,6 +8,7 @@ from pathlib import Path
 from kernelwright.capture import capture
 from kernelwright.device import resolve
 from kernelwright.generate import Program, default_choices, generate
+from kernelwright.ir.nodes import Graph
 from kernelwright.load import load
 from kernelwright.plan import plan
 from kernelwright.settings import read_settings
@@ -34,14 +35,19 @@ def get_inputs():
 """
 
 
-def program_of(
-    folder: Path, body: str, inputs: tuple[str, ...], layer: str, device: str, precision: str = "reference"
-) -> Program:
-    """What the cost model makes of `return body` for a device that is not here; inputs are x0, x1, ..."""
+def graph_of(folder: Path, body: str, inputs: tuple[str, ...], layer: str) -> Graph:
+    """`return body` captured and simplified; inputs are x0, x1, ..."""
     file = folder / "problem.py"
     names = ", ".join(f"x{i}" for i in range(len(inputs)))
     file.write_text(MODEL.format(layer=layer, names=names, body=body, inputs=", ".join(inputs)))
+    return simplify(capture(load(file)))
+
+
+def program_of(
+    folder: Path, body: str, inputs: tuple[str, ...], layer: str, device: str, precision: str = "reference"
+) -> Program:
+    """What the cost model makes of it for a device that is not here."""
     target = replace(resolve(device), present=False)
-    graph = simplify(capture(load(file)))
+    graph = graph_of(folder, body, inputs, layer)
     planned = plan(graph, choose_routes(graph, target, 0.0, read_settings(), precision))
     return generate(planned, default_choices(planned, target), target)

@@ -31,6 +31,7 @@ struct DefaultConfig {
 };
 
 constexpr int k_of_slot = 32;
+constexpr int gathered = 64;  // columns whose results are handled together: one trip to memory for all their operands
 constexpr int slot_bytes = 128 * 128, slots = 14;
 constexpr int threads = 384, consumer_warps = 8;
 constexpr int smem_bytes = slots * slot_bytes + 1024;  // 1024: the 128-byte swizzle repeats every 8 rows of 128 bytes
@@ -277,14 +278,15 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
     const bool tile_inside = work.m + Config::tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
     uint32_t again = 0;
 #pragma unroll
-    for (int group = 0; group < S::own_blocks * S::wgmma_n; group += 64) {  // 64 columns: one trip to memory for all their operands
-        float4 scale[4];
+    for (int group = 0; group < S::own_blocks * S::wgmma_n; group += gathered) {
+        constexpr int vectors = gathered / 8;
+        float4 scale[vectors / 2];
 #pragma unroll
-        for (int j = 0; j < 4; j++) scale[j] = load_constants(inverse + group + j * 16);
-        float v[8][4];  // [2 * sixteen columns + row]
+        for (int j = 0; j < vectors / 2; j++) scale[j] = load_constants(inverse + group + j * 16);
+        float v[vectors][4];  // [2 * sixteen columns + row]
         bool finite = true;
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < vectors; i++) {
             const int eight = group / 8 + (i & ~1);
             const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
             gemm::trade(v[i], left, left + 4, lane & 1);
@@ -294,14 +296,14 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         // With nothing to ask for each store, the compiler gathers the epilogue's loads.
         if (tile_inside && __all_sync(~0u, finite)) {
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < vectors; i++) {
                 correct<Config>(v[i]);
                 gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
                                                            n + group + (i >> 1) * 16);
             }
         } else {
 #pragma unroll
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < vectors; i++) {
                 const int column = n + group + (i >> 1) * 16;
                 if (m + 8 * (i & 1) >= problem.m || column >= problem.n) continue;
                 if (Config::splits > 1 || split::all_finite(v[i])) {

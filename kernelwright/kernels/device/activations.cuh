@@ -46,18 +46,25 @@ template <typename T> KW_DEVICE T sigmoid(T x) {
     const T z = exp(-abs(x));  // at most 1
     return (x < 0 ? z : T(1)) / (T(1) + z);
 }
+#ifdef __CUDACC__
+KW_DEVICE float sigmoid(float x) { return inverse(1.0f + exp(-x)); }
+#endif
 
 // kw: logsigmoid
 template <typename T> KW_DEVICE T logsigmoid(T x) { return (x < 0 ? x : T(0)) - log1p_fraction(exp(-abs(x))); }
 
 // kw: silu
+#ifdef __CUDACC__
+template <typename T> KW_DEVICE T silu(T x) { return x * sigmoid(x); }
+#else
 template <typename T> KW_DEVICE T silu(T x) { return x / (T(1) + exp(-x)); }
+#endif
 
 // kw: mish
 template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w + 2) with w = e^x (e^x + 2)
     const T n = exp(x > T(22) ? T(22) : x);    // above, the quotient is 1
     const T w = fma(n, n, n + n);
-    return x * (w / (w + T(2)));
+    return x * quotient(w, w + T(2));
 }
 
 // kw: softplus
@@ -108,9 +115,15 @@ KW_DEVICE double gelu_erf(double x) { return 0.5 * x * (1.0 + __builtin_erf(x * 
 
 // kw: gelu_tanh
 // x (1 + tanh(u)) / 2 = x / (1 + e^(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).
+#ifdef __CUDACC__
+template <typename T> KW_DEVICE T gelu_tanh(T x) {
+    return x * sigmoid(x * fma(x * x, T(0.07135481627260025), T(1.5957691216057308)));
+}
+#else
 template <typename T> KW_DEVICE T gelu_tanh(T x) {
     return x / (T(1) + exp(x * fma(x * x, T(-0.07135481627260025), T(-1.5957691216057308))));
 }
+#endif
 
 // kw: tanhshrink
 template <typename T> KW_DEVICE T tanhshrink(T x) { return x - tanh(x); }

@@ -148,6 +148,31 @@ KW_DEVICE double fma(double a, double b, double c) { return a * b + c; }
 #endif
 #endif
 
+// kw: inverse
+// 1 / b for b from 1 on. On a GPU it is one instruction, off by at most one unit in the last place; what would be denormal
+// is 0 there.
+template <typename T> KW_DEVICE T inverse(T b) { return T(1) / b; }
+#ifdef __CUDACC__
+KW_DEVICE float inverse(float b) {
+    float y;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(b));
+    return y;
+}
+#endif
+
+// kw: quotient
+// a / b for |a| <= 2^64 and b from 1 to 2^64, rounded to nearest. On a GPU IEEE division calls a subroutine for what lies
+// outside; where registers are short, room for that call costs spills.
+template <typename T> KW_DEVICE T quotient(T a, T b) { return a / b; }
+#ifdef __CUDACC__
+KW_DEVICE float quotient(float a, float b) {
+    const float close = inverse(b);
+    const float closer = fma(close, fma(-b, close, 1.0f), close);
+    const float first = a * closer;
+    return fma(fma(-b, first, a), closer, first);
+}
+#endif
+
 // kw: lerp
 template <typename T> KW_DEVICE T lerp(T a, T b, T weight) {  // from the nearer end, so that both ends are met exactly
     const bool near_a = abs(weight) < T(0.5);

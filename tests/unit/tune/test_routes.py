@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.products import program_of
+from kernelwright.device import resolve
+from kernelwright.ir.nodes import Contract
+from kernelwright.plan import Routes, plan, prepared
+from kernelwright.tune.routes import library_us
+from tests.products import graph_of, program_of
 
 LINEAR = ("torch.relu(self.layer(x0)) / 2", ("torch.rand(1024, 8192)",), "nn.Linear(8192, 8192)")
 HALF = (
@@ -90,3 +94,28 @@ def test_the_file_carries_only_the_headers_of_its_template(tmp_path: Path, name:
         line.split("cuda/")[1].removesuffix(".cuh") for line in text.splitlines() if line.startswith("// --- cuda/")
     }
     assert carried - {"launch"} == headers
+
+
+# m, n, k and the milliseconds that cuBLAS took for float32 on an H200 (docs/gemm.md).
+CUBLAS = {
+    (1024, 8192, 8192): 2.750,
+    (4096, 4096, 512): 0.365,
+    (4096, 4096, 256): 0.196,
+    (4096, 4096, 128): 0.129,
+    (4096, 4096, 64): 0.0763,
+    (4096, 4096, 32): 0.0525,
+    (4096, 4096, 16): 0.0381,
+    (64, 8192, 8192): 0.211,
+    (16, 8192, 8192): 0.148,
+    (8, 8192, 8192): 0.146,
+    (1, 8192, 8192): 0.0986,
+}
+
+
+@pytest.mark.parametrize("sizes", CUBLAS)
+def test_the_model_of_the_library_is_near_what_was_measured(tmp_path: Path, sizes: tuple[int, int, int]) -> None:
+    m, n, k = sizes
+    graph = graph_of(tmp_path, "x0 @ x1", (f"torch.rand({m}, {k})", f"torch.rand({k}, {n})"), "None")
+    own = frozenset(node for node in prepared(graph).nodes() if isinstance(node, Contract))
+    (kernel,) = plan(graph, Routes(own)).kernels
+    assert library_us(kernel, resolve("h200")) == pytest.approx(CUBLAS[sizes] * 1e3, rel=0.2)
