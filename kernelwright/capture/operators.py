@@ -12,6 +12,7 @@ from torch.fx import Node as FxNode
 from kernelwright.capture.call import Call, Translation, Value
 from kernelwright.capture.contractions import CONTRACTIONS
 from kernelwright.capture.maps import MAPS
+from kernelwright.capture.scans import SCANS
 from kernelwright.capture.views import VIEWS
 from kernelwright.capture.windows import BORDERS
 from kernelwright.errors import UnsupportedProblem
@@ -133,4 +134,4 @@ def frozen(argument: Any, problem: Problem) -> Argument:
     raise UnsupportedProblem(f"an operator takes {argument!r}, which cannot be written down.", where=problem.path)
 
 
-KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS, **BORDERS}
+KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS, **BORDERS, **SCANS}

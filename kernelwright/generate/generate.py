@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce
+from kernelwright.generate import conv, gemm, pointwise, reduce, scan
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
 from kernelwright.generate.template import Extra, Template
@@ -18,7 +18,13 @@ from kernelwright.plan import Buffer, Kernel, Plan
 Choices = Mapping[str, Choice]
 
 # Every template, one row each. What a kernel is run by: the row whose config is the cheapest of all that can run it.
-TEMPLATES: tuple[Template, ...] = (*pointwise.TEMPLATES, *reduce.TEMPLATES, *gemm.TEMPLATES, *conv.TEMPLATES)
+TEMPLATES: tuple[Template, ...] = (
+    *pointwise.TEMPLATES,
+    *reduce.TEMPLATES,
+    *scan.TEMPLATES,
+    *gemm.TEMPLATES,
+    *conv.TEMPLATES,
+)
 
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 

@@ -10,6 +10,7 @@ from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.kernels.gemm_shape import Gemm
 from kernelwright.kernels.pointwise import Work
 from kernelwright.kernels.reduce import RowWork
+from kernelwright.kernels.scan import ScanWork
 from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Plan
 
 
@@ -21,7 +22,7 @@ class Source:
     """
 
     kernel: Kernel
-    work: Work | RowWork | Gemm | ConvShape
+    work: Work | RowWork | ScanWork | Gemm | ConvShape
     choice: Choice
     formula: str
     struct: str

@@ -519,7 +519,7 @@ def row_formula(region: Region, phases: Phases) -> str:
 
 
 def reduce_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
-    if kernel.core is not None or not kernel.region.axes:
+    if kernel.core is not None or not any(isinstance(node, Reduce) for node in kernel.region.body):
         return ()
     return reduce.configs(work_of_rows(kernel), device)
 

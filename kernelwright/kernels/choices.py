@@ -16,6 +16,7 @@ from kernelwright.kernels import (
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig
+from kernelwright.kernels.scan import ScanConfig
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
@@ -28,4 +29,4 @@ GemmConfig: TypeAlias = (
 
 ConvConfig: TypeAlias = conv_mma.Config | conv_direct.Config
 
-Choice: TypeAlias = PointwiseConfig | ReduceConfig | GemmConfig | ConvConfig
+Choice: TypeAlias = PointwiseConfig | ReduceConfig | ScanConfig | GemmConfig | ConvConfig
