@@ -75,6 +75,7 @@ main.add_command(suite)
 @precision_option
 @click.option("--budget", type=Seconds(), default="60s", show_default=True, help="Time for tuning and judging.")
 @click.option("--dump", type=click.Path(path_type=Path), help="Folder for what each stage made, as text.")
+@click.option("--report", type=click.Path(path_type=Path), metavar="PAGE", help="A page for people: plan, times, code.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
 @json_option
 def optimize(
@@ -84,6 +85,7 @@ def optimize(
     precision: str,
     budget: float,
     dump: Path | None,
+    report: Path | None,
     fail_under: float | None,
     as_json: bool,
 ) -> None:
@@ -100,6 +102,11 @@ def optimize(
         target.write_text(result.source)
         if dump is not None:
             write_dumps(result, dump)
+        if report is not None:
+            from kernelwright.report.single import result_page
+
+            report.parent.mkdir(parents=True, exist_ok=True)
+            report.write_text(result_page(result, precision, budget), encoding="utf-8")
     show_result(result, target, as_json)
     sys.exit(exit_code(result.judgement, fail_under))
 

@@ -9,11 +9,12 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from statistics import median
 
 from kernelwright.report.row import Row, Span
 from kernelwright.report.summary import baselines_of, fast_share, said_of
-from kernelwright.report.words import anchor_of, ratio_text, short_name
+from kernelwright.report.words import anchor_of, baseline_name, ratio_text, short_name
 
 __all__ = ["error_chart", "family_chart", "fast_chart", "speed_bar", "speedup_chart", "times_of", "timing_bar"]
 
@@ -76,21 +77,23 @@ def fast_chart(rows: Sequence[Row]) -> str:
     x = LogScale(0.25, max(4.0, 1.15 * most), LEFT, WIDTH - RIGHT - 60)
     y = linear(0.0, 1.0, HEIGHT - BOTTOM, TOP)
     parts = [line(x(p), y(0), x(p), y(1), "one" if p == 1 else "grid") for p in x.ticks()]
-    parts += [text(x(p), HEIGHT - BOTTOM + 16, ratio_text(p), "axis", "middle") for p in x.ticks()]
+    parts += [text(x(p), HEIGHT - BOTTOM + 16, f"{p:g}×", "axis", "middle") for p in x.ticks()]
     parts += [text(LEFT - 6, y(share) + 4, f"{share:.0%}", "axis", "end") for share in (0, 0.25, 0.5, 0.75, 1)]
-    ends = spaced([y(fast_share(rows, name)(1.0)) for name in names], 15)
-    for number, name in enumerate(names):
+    highest = max(names, key=lambda name: fast_share(rows, name)(1.0), default="")
+    places = dict(zip(names, spaced([y(fast_share(rows, name)(1.0)) for name in names], 16), strict=True))
+    for name in names:
         share = fast_share(rows, name)
         steps = [x.low, *[r for r in ratios[name] if r > x.low]]
         path = f"M{x(x.low):.1f} {y(share(x.low)):.1f}" + "".join(f"H{x(r):.1f}V{y(share(r)):.1f}" for r in steps[1:])
         kind = "ours" if name == "eager" else "peer"
         parts.append(f'<path class="step {kind}" d="{path}"/>')
         parts.append(dot(x(1), y(share(1.0)), 3, f"fill {kind}"))
-        label = f"{share(1.0):.0%} beat {name}"
-        parts.append(text(x(1) + 7, ends[number] - 6, label, f"direct {kind}"))
-    label = "; ".join(
-        f"{fast_share(rows, name)(1.0):.0%} of all problems are right and faster than {name}" for name in names
-    )
+        # The curves fall: above the highest there is room on the right, below the others on the left.
+        beside, lower, anchor = (8, -6, "") if name == highest else (-8, 16, "end")
+        label = f"{share(1.0):.0%} beat {baseline_name(name)}"
+        parts.append(text(x(1) + beside, places[name] + lower, label, f"direct {kind}", anchor))
+    said = [f"{fast_share(rows, name)(1.0):.0%} of all problems are right and faster than {name}" for name in names]
+    label = "; ".join(said)
     return svg("".join(parts), label or "nothing was timed")
 
 
@@ -103,17 +106,17 @@ def speedup_chart(rows: Sequence[Row]) -> str:
     y = LogScale(min(0.5, 0.8 * values[0]), max(4.0, 1.25 * values[-1]), HEIGHT - BOTTOM, TOP)
     x = linear(-0.5, len(timed) - 0.5, LEFT, WIDTH - RIGHT)
     parts = [line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "one" if tick == 1 else "grid") for tick in y.ticks()]
-    parts += [text(LEFT - 6, y(tick) + 4, ratio_text(tick), "axis", "end") for tick in y.ticks()]
+    parts += [text(LEFT - 6, y(tick) + 4, f"{tick:g}×", "axis", "end") for tick in y.ticks()]
     radius = max(1.4, min(3.2, 180 / len(timed)))
     for place, row in enumerate(timed):
         span = row.speedup["eager"]
         kind = "ours" if said_of(span, row.noise) == "faster" else "peer"
         marks = line(x(place), y(span.low), x(place), y(span.high), f"whisker {kind}")
         marks += dot(x(place), y(span.median), radius, f"fill {kind}") + compile_tick(row, x(place), y)
-        parts.append(linked(row, marks, f"{row.problem}: {ratio_text(span.median)} eager"))
+        parts.append(linked(row, marks, f"{row.problem}: {ratio_text(span.median)} over eager"))
     best, worst = timed[-1], timed[0]
     parts.append(text(x(len(timed) - 1), y(values[-1]) - 9, short_name(best.problem), "direct ours", "end"))
-    parts.append(text(x(0), y(values[0]) + 17, short_name(worst.problem), "direct"))
+    parts.append(text(x(0) + 8, y(values[0]) + 5, short_name(worst.problem), "direct"))
     parts.append(text(LEFT, HEIGHT - 8, f"{len(timed)} problems, from the slowest to the fastest", "axis"))
     return svg(
         "".join(parts), f"Speed-ups over eager from {values[0]:.2f} to {values[-1]:.2f}, median {median(values):.2f}"
@@ -125,8 +128,8 @@ def compile_tick(row: Row, x: float, y: LogScale) -> str:
     eager, other = row.times_us.get("eager"), row.times_us.get("compile")
     if eager is None or other is None or not other.median > 0:
         return ""
-    place = y(eager.median / other.median)
-    return line(x - 2.5, place, x + 2.5, place, "tick")
+    ratio = eager.median / other.median
+    return line(x - 2.5, y(ratio), x + 2.5, y(ratio), "rival") if y.low <= ratio <= y.high else ""
 
 
 def family_chart(rows: Sequence[Row]) -> str:
@@ -176,11 +179,10 @@ def error_chart(rows: Sequence[Row]) -> str:
     exact = sum(1 for row in rows if row.errors and row.standing == "right" and row.errors.candidate_rms == 0)
     if not shown:
         return empty("no error was measured")
-    values = [
-        value for row in shown if row.errors for value in (row.errors.eager_rms, row.errors.candidate_rms) if value > 0
-    ]
+    both = [(row.errors.eager_rms, row.errors.candidate_rms) for row in shown if row.errors]
+    values = [value for pair in both for value in pair if value > 0]
     low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.0001))
-    low, high = min(low, high / 100), high
+    low = min(low, high / 100)
     size = 320
     x, y = LogScale(low, high, LEFT + 6, size + 60), LogScale(low, high, size - BOTTOM, TOP)
     parts = [line(x(t), TOP, x(t), size - BOTTOM, "grid") for t in x.ticks((1,))]
@@ -196,7 +198,7 @@ def error_chart(rows: Sequence[Row]) -> str:
         kind = "ours" if ours <= 1.05 * eager else "peer"
         words = f"{row.problem}: {ours:.1e}, eager {eager:.1e}"
         parts.append(linked(row, dot(x(eager), y(max(ours, low)), 3, f"fill {kind}"), words))
-    parts.append(text(x(high) + 10, size - BOTTOM + 16, "eager's error", "axis"))
+    parts.append(text(x(high), size - 2, "eager's error", "axis", "end"))
     more = f", {exact} exact" if exact else ""
     return svg("".join(parts), f"Errors of {len(shown)} problems beside eager's{more}", WIDTH, size)
 
@@ -206,7 +208,7 @@ def speed_bar(row: Row, low: float, high: float) -> str:
     span = row.speedup.get("eager")
     if span is None or row.standing != "right":
         return ""
-    x = LogScale(low, high, 3, 117)
+    x = LogScale(low, high, 3, 147)
     kind = "ours" if span.median >= 1 else "peer"
     begin, end = sorted((x(1), x(span.median)))
     bar = f'<rect class="fill {kind}" x="{begin:.1f}" y="6" width="{max(end - begin, 0.6):.1f}" height="4"/>'
@@ -216,7 +218,8 @@ def speed_bar(row: Row, low: float, high: float) -> str:
     if eager and other and other.median > 0:
         place = x(eager.median / other.median)
         tick = line(place, 2, place, 14, "tick")
-    return f'<svg class="bar" viewBox="0 0 120 16" aria-hidden="true">{line(x(1), 0, x(1), 16, "one")}{bar}{whisker}{tick}</svg>'
+    one = line(x(1), 0, x(1), 16, "one")
+    return f'<svg class="bar" viewBox="0 0 150 16" aria-hidden="true">{one}{bar}{whisker}{tick}</svg>'
 
 
 def timing_bar(span: Span, low: float, high: float, kind: str) -> str:
@@ -238,7 +241,7 @@ def spaced(places: Sequence[float], gap: float) -> list[float]:
     """The places, moved apart so that labels do not cover each other."""
     order = sorted(range(len(places)), key=lambda i: places[i])
     moved = list(places)
-    for before, after in zip(order, order[1:], strict=False):
+    for before, after in pairwise(order):
         moved[after] = max(moved[after], moved[before] + gap)
     return moved
 

@@ -11,7 +11,7 @@ from kernelwright.report.boxes import Arrow, Box, Picture
 
 __all__ = ["plan_svg"]
 
-CHARACTER, LINE, PADDING = 6.6, 15, 9  # of the 12-pixel type on the page, measured
+CHARACTER, LINE, PADDING = 7.0, 15, 9  # of the 11.5-pixel type that the style sheet gives a plan
 GAP_X, GAP_Y = 22, 34
 # A plan with more boxes than this is cut in the middle: nobody follows two hundred arrows.
 MOST_BOXES = 48

@@ -108,7 +108,7 @@ def is_contraction(node: Node) -> bool:
 def contraction_text(node: Node) -> str:
     match node:
         case Contract():
-            return f"{node.equation}: {shape_text(node.a.shape)} by {shape_text(node.b.shape)}"
+            return f"{shape_text(node.a.shape)} by {shape_text(node.b.shape)} ({node.equation})"
         case Conv():
             return f"{library_title(node)}: {shape_text(node.x.shape)} by {shape_text(node.weight.shape)}"
     return library_title(node)

@@ -17,10 +17,11 @@ PYTHON_KEYWORDS = (
     "lambda None nonlocal not or pass raise return True False try while with yield match case"
 )
 CPP_KEYWORDS = (
-    "alignas alignof auto bool break case char class concept const consteval constexpr continue decltype default "
-    "delete do double else enum explicit extern false float for friend goto if inline int long namespace new noexcept "
-    "nullptr operator private protected public requires return short signed sizeof static static_assert static_cast struct "
-    "switch template this throw true typedef typename union unsigned using virtual void volatile while asm"
+    "alignas alignof auto bool break case char class concept const consteval constexpr continue decltype "
+    "default delete do double else enum explicit extern false float for friend goto if inline int long "
+    "namespace new noexcept nullptr operator private protected public requires return short signed sizeof "
+    "static static_assert static_cast struct switch template this throw true typedef typename union unsigned "
+    "using virtual void volatile while asm"
 )
 CPP_BROUGHT = (
     r"__\w+__|__\w+|threadIdx|blockIdx|blockDim|gridDim|cuda\w+|KW_\w+|u?int\d+_t|size_t|std|half|nv_bfloat16|Vec|Index"

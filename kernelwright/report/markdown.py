@@ -32,15 +32,8 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> Iterator[str]:
 
 def table_lines(rows: Sequence[Row]) -> Iterator[str]:
     baselines = baselines_of(rows)
-    titles = [
-        "problem",
-        "family",
-        "verdict",
-        "ours",
-        *(f"over {name}" for name in baselines),
-        "floor",
-        "error ours / eager",
-    ]
+    ratios = [f"over {name}" for name in baselines]
+    titles = ["problem", "family", "verdict", "ours", *ratios, "of the floor", "error ours / eager"]
     yield table_line(titles)
     yield table_line([":--", ":--", ":--", *["--:"] * (len(titles) - 3)])
     for row in rows:

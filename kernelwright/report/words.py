@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from html import escape
 
 from kernelwright.report.row import Row
 
 __all__ = [
-    "anchor_of", "bytes_text", "count_text", "error_text", "flops_text", "ratio_text", "short_name", "standing_mark",
-    "time_text", "verdict_words",
-]  # fmt: skip
+    "anchor_of",
+    "baseline_name",
+    "breakable",
+    "bytes_text",
+    "count_text",
+    "error_text",
+    "flops_text",
+    "joined",
+    "ratio_text",
+    "share_text",
+    "short_name",
+    "standing_mark",
+    "time_text",
+    "verdict_words",
+]
 
 # A mark and a word for each standing: never a colour alone.
 MARKS = {"right": "●", "unchanged": "○", "wrong": "✕", "broken": "▲", "unjudged": "–"}
+
+BASELINES = {
+    "compile": "torch.compile",
+    "max-autotune": "torch.compile, max-autotune",
+    "graph": "CUDA-graphed eager",
+}
 
 VERDICTS = {
     "CORRECT": "right",
@@ -54,9 +74,28 @@ def three_digits(value: float) -> str:
 
 
 def ratio_text(ratio: float) -> str:
-    return (
-        f"{ratio:.0f}×" if ratio >= 100 or ratio == int(ratio) else f"{ratio:.2g}×" if ratio < 0.1 else f"{ratio:.3g}×"
-    )
+    """1.05×, 12.3×, 250×"""
+    digits = 2 if ratio < 9.995 else 1 if ratio < 99.95 else 0
+    return f"{ratio:.{digits}f}×"
+
+
+def breakable(name: str) -> str:
+    """As HTML, with places where a long name may be broken."""
+    return re.sub(r"([/_.])(?=\w)", r"\1<wbr>", escape(name, quote=False))
+
+
+def share_text(share: float) -> str:
+    return f"{share:.0%}"
+
+
+def baseline_name(name: str) -> str:
+    """As people call it."""
+    return BASELINES.get(name, name)
+
+
+def joined(parts: Sequence[str]) -> str:
+    """a, b and c"""
+    return f"{', '.join(parts[:-1])} and {parts[-1]}" if len(parts) > 1 else "".join(parts)
 
 
 def error_text(value: float) -> str:

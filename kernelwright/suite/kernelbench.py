@@ -4,7 +4,7 @@
     runs/NAME_level2/level_2_problem_17_sample_0_kernel.py             the emitted files
     results/timing/DEVICE/baseline_time_torch.json                     level -> file -> times of eager, in milliseconds
 
-KernelBench's own evaluation decides by its own tolerance. What is imported is another's word: it keeps that in its detail.
+KernelBench's own evaluation decides by its own tolerance. What is imported is another's word, and its detail says so.
 """
 
 from __future__ import annotations

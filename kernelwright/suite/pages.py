@@ -8,8 +8,9 @@ from pathlib import Path
 
 from kernelwright.errors import UsageError
 from kernelwright.report.boxes import read_picture
+from kernelwright.report.exhibit import Exhibit
 from kernelwright.report.markdown import markdown
-from kernelwright.report.page import Exhibit, page
+from kernelwright.report.page import page
 from kernelwright.report.row import Row
 from kernelwright.suite.database import write_database
 from kernelwright.suite.folder import RunFolder, latest, write_whole
