@@ -330,7 +330,7 @@ template <typename Body, typename Config> cudaError_t reduce(const typename Body
 // The states that the blocks of a row leave for each other between launches, phase after phase in a workspace.
 template <typename Body, typename Config> struct ReduceParts {
     using Place = ReducePlace<Body, Config>;
-    template <int phase> static constexpr int64_t start() {
+    template <int phase> __host__ __device__ static constexpr int64_t start() {
         if constexpr (phase == 0) return 0;
         else {
             using Before = typename Body::template State<phase - 1, Place::rows>;
