@@ -151,7 +151,7 @@ def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:
     """The operands, and the weight as the template packs it."""
     core = core_of(kernel)
     weight, size = core.weight.buffer, module.packed_bytes(choice, shape_of(kernel))
-    name, entry = f"{launcher_name(kernel)}_weight", f"{launcher_name(kernel)}_pack"
+    name, entry = f"packed_{launcher_name(kernel)}", f"{launcher_name(kernel)}_pack"
     packed = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size else ()
     return Extra((core.x.buffer, weight, *packed))
 
