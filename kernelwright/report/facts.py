@@ -17,6 +17,11 @@ from kernelwright.tune import Tuned
 
 __all__ = ["row_of"]
 
+# No call is shorter. On a machine so busy that a batch takes less than what is subtracted for starting it, nothing was
+# measured, whatever the ratio says.
+SHORTEST_US = 0.1
+UNCLEAR = "it is right, and was not timed: what else ran on the machine took longer than its calls"
+
 # What a template of ours computes a product in; the first word that its name contains decides.
 ARITHMETIC: Mapping[str, str] = {
     "f16x1": "operands rounded to float16, summed in float32",
@@ -48,13 +53,15 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         detail = "this device is not here: generated and compiled, not run"
         return {"verdict": "NOT_RUN", "detail": detail, "environment": dict(environment)}
     errors, record = judgement.errors, judgement.record
+    spans = {name: Span(i.median, i.low, i.high) for name, i in judgement.times_us.items()}
+    unclear = "candidate" in spans and spans["candidate"].median < SHORTEST_US
     return {
         "verdict": str(judgement.verdict),
-        "speed": None if judgement.speed is None else str(judgement.speed),
-        "detail": judgement.detail,
+        "speed": "INCONCLUSIVE" if unclear else None if judgement.speed is None else str(judgement.speed),
+        "detail": UNCLEAR if unclear else judgement.detail,
         "labels": tuple(str(label) for label in judgement.labels),
-        "speedup": {name: Span(i.median, i.low, i.high) for name, i in judgement.speedup.items()},
-        "times_us": {name: Span(i.median, i.low, i.high) for name, i in judgement.times_us.items()},
+        "speedup": {} if unclear else {name: Span(i.median, i.low, i.high) for name, i in judgement.speedup.items()},
+        "times_us": {} if unclear else spans,
         "noise": number_of(record.get("noise")),
         "errors": None
         if errors is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import time
 
-from kernelwright import __version__
 from kernelwright.report.exhibit import Exhibit
 from kernelwright.report.facts import row_of
 from kernelwright.report.page import page
@@ -22,7 +21,6 @@ def result_page(result: Result, precision: str, budget_s: float) -> str:
     terms = Terms(result.device.name, precision, tuple(result.speedup), budget_s, "optimize")
     environment = {
         "device": result.device.name,
-        "kernelwright": __version__,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
     }
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import logging
 import os
 import sys
 import time
-import traceback
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kernelwright import __version__
 from kernelwright.errors import (
     BadProblem,
     BuildError,
@@ -37,46 +36,42 @@ if TYPE_CHECKING:
     from kernelwright.judge import Policy
     from kernelwright.result import Result
 
+LOG = logging.getLogger(__name__)
+
 # An exception that ends a problem, and the verdict it is in a row; the first that fits.
-VERDICTS: tuple[tuple[type[BaseException], str], ...] = (
+VERDICTS: tuple[tuple[type[KernelwrightError], str], ...] = (
     (UnsupportedProblem, "UNSUPPORTED"),
     (NothingToDo, "NOTHING_TO_DO"),
     (BadProblem, "BAD_PROBLEM"),
     (UsageError, "BAD_PROBLEM"),
     (BuildError, "BUILD_ERROR"),
     (EnvironmentProblem, "ENVIRONMENT"),
-    (MemoryError, "OUT_OF_MEMORY"),
 )
 
 
 def main() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     job = read_job(sys.argv[1])
     began = time.perf_counter()
     turns = Turns(Path(job.locks), job.device, alone=job.alone)
     row = outcome(job, turns)
     write_whole(Path(job.folder) / "result.json", row_line(replace(row, wall_s=round(time.perf_counter() - began, 1))))
-    sys.stdout.flush()
-    sys.stderr.flush()
+    logging.shutdown()
     os._exit(0)  # the row is on disk: nothing that torch does on its way out can change it, or hang
 
 
 def outcome(job: Job, turns: Turns) -> Row:
-    """A row whatever happens: what one problem raises is that problem's verdict."""
+    """What our own errors say is a verdict; any other exception ends this process, whose last words the suite reads."""
     turns.enter("load")
     (Path(job.folder) / "original.py").write_bytes(Path(job.path).read_bytes())
     try:
         return optimized(job, turns)
     except KernelwrightError as error:
-        detail = str(error)
-        sys.stderr.write(f"{type(error).__name__}: {detail}\n{getattr(error, 'log', '')}\n")
-        found: BaseException = error
-    except Exception as error:  # noqa: BLE001  a bug of ours, or of the problem's own file, is a row too
-        traceback.print_exc()
-        detail, found = f"{type(error).__name__}: {error}".strip(), error
-    verdict = next((word for kind, word in VERDICTS if isinstance(found, kind)), "BUG")
-    if "out of memory" in detail.lower():
-        verdict = "OUT_OF_MEMORY"
-    row = Row(job.problem, job.path, job.sha256, job.terms, verdict, detail=detail, environment=environment(job))
+        LOG.info("%s: %s\n%s", type(error).__name__, error, getattr(error, "log", ""))
+        verdict = next((word for kind, word in VERDICTS if isinstance(error, kind)), "BUG")
+        row = Row(
+            job.problem, job.path, job.sha256, job.terms, verdict, detail=str(error), environment=environment(job)
+        )
     return seen_without_kernels(row, job, turns) if verdict == "NOTHING_TO_DO" else row
 
 
@@ -99,8 +94,7 @@ def optimized(job: Job, turns: Turns) -> Row:
 def announce(phase: str, share: float, turns: Turns) -> None:
     turns.enter(phase)
     if share == 0.0:
-        sys.stderr.write(f"{time.strftime('%H:%M:%S')} {phase}\n")
-        sys.stderr.flush()
+        LOG.info(phase)
 
 
 def policy_of(job: Job) -> Policy:
@@ -164,7 +158,6 @@ def environment(job: Job) -> Mapping[str, Any]:
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
-        "kernelwright": __version__,
         "commit": job.commit,
         "command": job.command,
         "date": time.strftime("%Y-%m-%d", time.gmtime()),

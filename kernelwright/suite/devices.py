@@ -11,12 +11,13 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import kernelwright
+import click
+
 from kernelwright.errors import EnvironmentProblem
 
 __all__ = ["Places", "find_places", "started"]
 
-ROOT = Path(kernelwright.__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,4 +62,4 @@ def places_here(spec: str) -> Places:
 
 
 def main() -> None:
-    sys.stdout.write(json.dumps(asdict(places_here(sys.argv[1]))) + "\n")
+    click.echo(json.dumps(asdict(places_here(sys.argv[1]))))

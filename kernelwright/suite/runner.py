@@ -256,15 +256,16 @@ class Crew:
     def ended(self, problem: SuiteProblem, code: int, folder: Path, wall_s: float) -> Row:
         """The row of a problem that could not write its own."""
         limits = self.order.limits
-        died = f"its process ended with status {code}; the last words: {last_words(folder / 'log.txt')}"
-        verdict, detail = ENDINGS.get(code, ("DIED", died.replace("{", "(").replace("}", ")")))
+        words = last_words(folder / "log.txt")
+        verdict, detail = ENDINGS.get(code) or (verdict_of(code, words), "")
         return Row(
             problem=problem.name,
             path=str(problem.path),
             sha256=problem.sha256,
             terms=self.order.terms,
             verdict=verdict,
-            detail=detail.format(limit_s=limits.limit_s, memory_gb=limits.memory_bytes / 1e9),
+            detail=detail.format(limit_s=limits.limit_s, memory_gb=limits.memory_bytes / 1e9)
+            or f"its process ended with status {code}; its last words: {words}",
             wall_s=round(wall_s, 1),
             environment={
                 "device": self.order.terms.device,
@@ -273,6 +274,13 @@ class Crew:
                 "date": time.strftime("%Y-%m-%d", time.gmtime()),
             },
         )
+
+
+def verdict_of(code: int, words: str) -> str:
+    """Of a process that ended by itself: status 1 is Python's for an exception that nobody caught."""
+    if any(sign in words for sign in ("MemoryError", "OutOfMemoryError", "out of memory")):
+        return "OUT_OF_MEMORY"
+    return "BUG" if code == 1 else "DIED"
 
 
 def locks_folder() -> Path:
