@@ -133,7 +133,7 @@ def why_not_on_cpu(config: CpuConfig, work: RowWork, device: Device) -> str | No
 def why_no_vectors(config: Config, work: RowWork) -> str | None:
     if config.lanes * max(work.itemsizes) > 2 * 16 and config.lanes > 1:
         return f"{config.lanes} lanes of {max(work.itemsizes)} B are more than two 16 B loads."
-    whole = work.line % config.lanes == 0 or (not work.across and work.line == work.columns)
+    whole = work.line % config.lanes == 0 or (not work.across and work.line == work.columns > config.lanes)
     if not whole:
         return f"lines of {work.line} neighbours are no multiple of {config.lanes} lanes."
     if any(alignment % config.lanes for alignment in work.alignments):

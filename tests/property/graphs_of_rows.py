@@ -144,9 +144,7 @@ def graph_of(
     outputs: list[Node] = []
     for fns, keep in ((firsts, kept[:3]), (seconds, kept[3:])):
         rows = [Reduce(fn, value, axes) for fn in fns]
-        for row in rows:
-            if keep[0] or row.dtype is not value.dtype:
-                outputs.append(row)
+        outputs += [row for row in rows if keep[0] or row.dtype is not value.dtype]
         tame = [row_value(row, flat) for row in rows if row.dtype is value.dtype]
         for row in tame:
             value = Map("logical_and" if value.dtype is bool_ else "sub", (value, spread(row, value.shape, axes)))
