@@ -24,7 +24,7 @@ template <typename T> KW_DEVICE T leaky_relu(T x, T slope) { return x > 0 ? x : 
 template <typename T> KW_DEVICE T threshold(T x, T bound, T value) { return x <= bound ? value : x; }
 
 // kw: hardsigmoid
-template <typename T> KW_DEVICE T hardsigmoid(T x) { return relu6(x + T(3)) / T(6); }
+template <typename T> KW_DEVICE T hardsigmoid(T x) { return quotient(relu6(x + T(3)), T(6)); }
 
 // kw: hardswish
 template <typename T> KW_DEVICE T hardswish(T x) { return x * hardsigmoid(x); }
