@@ -14,7 +14,7 @@ from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import by_name
-from kernelwright.ir.scalars import SCALARS, spell_cast
+from kernelwright.ir.scalars import spell_cast
 from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
 from kernelwright.kernels.choices import GemmConfig
 from kernelwright.kernels.gemm_shape import ITEMSIZE, Gemm, Operand
@@ -22,9 +22,15 @@ from kernelwright.plan import Buffer, Kernel, Layout, Matrix, Product, Region
 
 UINT8 = by_name("uint8")
 
-# The widest tile leaves few registers: a sigmoid or gelu after it spills (seen by compiling), sums and relu do not.
+# The widest tile leaves few registers. Divisions and roots call a subroutine for denormal numbers, and room for such a
+# call makes it spill (seen by compiling); other functions, also long ones, do not.
 WIDEST_TILE = 256
-HEAVY_EPILOGUE_FLOPS = 20
+CALLING = frozenset(
+    {
+        *("div", "reciprocal", "sqrt", "hypot", "softsign", "softplus", "celu"),
+        *("atan2", "asinh", "acosh", "atanh", "fmod", "remainder", "floor_divide", "trunc_divide"),
+    }
+)
 
 ANY = frozenset({"reference", "ieee", "tf32", "bf16", "fp16"})
 FAITHFUL = ANY - {"ieee"}  # as accurate as float32, but not float32's own operations
@@ -64,13 +70,9 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
     if not isinstance(core, Product) or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
-    if epilogue_flops(kernel) <= HEAVY_EPILOGUE_FLOPS:
+    if not any(node.fn in CALLING for node in kernel.region.maps):
         return ranked
-    return [c for c in ranked if not (isinstance(c, gemm_sm90.Config) and c.tile_n >= WIDEST_TILE)]
-
-
-def epilogue_flops(kernel: Kernel) -> int:
-    return sum(SCALARS[node.fn].flops for node in kernel.region.maps)
+    return [c for c in ranked if not (isinstance(c, gemm_sm90.Config) and c.tile_n >= WIDEST_TILE and c.splits == 1)]
 
 
 def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Source:
