@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from functools import partial
 
 import pytest
@@ -12,9 +13,12 @@ from hypothesis import strategies as st
 
 from kernelwright.device import resolve
 from kernelwright.generate.generate import program_text, ranked_choices
+from kernelwright.ir.dtypes import DType, float32, float64
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
 from kernelwright.kernels.choices import Choice
-from kernelwright.kernels.reduce import Config
+from kernelwright.kernels.reduce import Config, RowWork, why_not
 from kernelwright.plan import Kernel
+from kernelwright.plan.steps import contiguous
 from tests.emulator.build import Library, g_plus_plus, library_of
 from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
@@ -50,3 +54,73 @@ def any_choice(draw: int, kernel: Kernel) -> Choice:
 
 def call(library: Library, entry: str, *tensors: torch.Tensor) -> int:
     return library.call(entry, *tensors, ctypes.c_int(0), None)
+
+
+# --- each template by itself
+
+ALONG = {
+    "a thread a row": Config(64, 1, 1, 2, "again", 1, False),
+    "part of a warp": Config(64, 4, 8, 2, "again", 1, False),
+    "a warp, held": Config(64, 4, 32, 8, "registers", 1, False),
+    "a block": Config(128, 4, 128, 1, "again", 1, False),
+    "a block, held": Config(64, 4, 64, 4, "registers", 1, False),
+    "a block, in shared memory": Config(64, 4, 64, 4, "shared", 1, False),
+    "a cluster": Config(64, 2, 64, 2, "again", 4, True),
+    "a cluster, held": Config(32, 4, 32, 4, "registers", 2, True),
+    "a cluster, in shared memory": Config(64, 4, 64, 1, "shared", 8, True),
+    "split": Config(64, 4, 64, 2, "again", 5, False),
+}
+ACROSS = {
+    "a thread a row": Config(64, 4, 1, 2, "again", 1, False),
+    "threads share rows": Config(64, 2, 8, 2, "again", 1, False),
+    "held": Config(64, 4, 16, 2, "registers", 1, False),
+    "a block to few rows": Config(64, 1, 64, 1, "again", 1, False),
+    "split": Config(64, 2, 8, 1, "again", 3, False),
+}
+
+
+def case_of(shape: Shape, axes: Shape) -> Case:
+    """Softmax, and a vector of length 1 after its mean is taken away: three phases; two results of the row."""
+
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        largest, total = Reduce("max", x, axes), Reduce("exponentials", x, axes)
+        powers = Map("exp", (Map("sub", (x, Broadcast(largest, shape))),))
+        mean = Map("div", (Reduce("sum", x, axes), Const(float(math.prod(shape[axis] for axis in axes)), dtype)))
+        rest = Map("sub", (x, Broadcast(mean, shape)))
+        length = Map("sqrt", (Reduce("sum", Map("mul", (rest, rest)), axes),))
+        outputs = (
+            Map("div", (powers, Broadcast(total, shape))),
+            Map("div", (rest, Broadcast(length, shape))),
+            Reduce("deviations", x, axes),
+            Reduce("argmax", x, axes),
+        )
+        return Graph((x,), outputs, (), Group("tuple", (0, 1, 2, 3)))
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 3
+    return Case(built(float32), built(float64), (x,))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "config"),
+    [
+        *(pytest.param((5, 1000), (1,), config, id=f"along, {name}") for name, config in ALONG.items()),
+        *(pytest.param((3, 30, 24), (1,), config, id=f"across, {name}") for name, config in ACROSS.items()),
+        pytest.param((4003,), (0,), Config(64, 4, 64, 2, "again", 6, False), id="everything, and a rest"),
+    ],
+)
+def test_every_template_gives_what_pytorch_gives(shape: Shape, axes: Shape, config: Config) -> None:
+    run = Run.of(0, case_of(shape, axes), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, RowWork)
+    assert why_not(config, source.work, H200) is None
+    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
+def test_operands_off_their_alignment_are_read_element_by_element() -> None:
+    case = case_of((5, 64), (1,))
+    memory = torch.empty(5 * 64 + 1)
+    (x,) = case.tensors
+    shifted = memory[1:].view(5, 64).copy_(x)
+    run = Run.of(0, Case(case.graph, case.wide, (shifted,)), H200, lambda kernel: ALONG["a warp, held"])
+    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
