@@ -26,7 +26,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["LEVELS", "close_other_files", "die_with_parent", "enter_namespaces", "finish", "mount_proc"]
+__all__ = [
+    "LEVELS",
+    "RAISED",
+    "close_other_files",
+    "die_with_parent",
+    "enter_namespaces",
+    "finish",
+    "mount_proc",
+    "niceness",
+    "set_niceness",
+]
 
 LEVELS = ("namespaces", "landlock", "limits")
 
@@ -43,6 +53,7 @@ MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
 NOBODY = 65534
+RAISED = -10  # the niceness of a worker that is timed, and of the judge meanwhile
 
 # From /etc a compiler and the dynamic linker need these and no more.
 ETC = (
@@ -181,6 +192,28 @@ def _mount(source: str | None, target: str, kind: str | None, flags: int, data: 
     checked(result, f"mount {source} on {target}")
 
 
+# --- before others
+
+
+AUTOGROUP = Path("/proc/self/autogroup")
+
+
+def set_niceness(process: int, session: int) -> None:
+    """Of this process, and of its session: Linux may share the cores among sessions first, sched(7) on autogroups."""
+    with contextlib.suppress(OSError):  # not everyone may
+        os.setpriority(os.PRIO_PROCESS, 0, process)
+    with contextlib.suppress(OSError):
+        AUTOGROUP.write_text(str(session))
+
+
+def niceness() -> tuple[int, int]:
+    try:
+        session = int(AUTOGROUP.read_text().rpartition("nice")[2])
+    except (OSError, ValueError):
+        session = 0
+    return os.getpriority(os.PRIO_PROCESS, 0), session
+
+
 # --- the last steps, in the process that will run the candidate
 
 
@@ -188,9 +221,6 @@ def finish(cell: dict[str, Any]) -> None:
     """Limits, user, capabilities, landlock and seccomp; nothing here can be undone by what runs afterwards."""
     _limit_resources(cell)
     os.umask(0o022)
-    if cell["raised"]:
-        with contextlib.suppress(OSError):  # not everyone may
-            os.setpriority(os.PRIO_PROCESS, 0, -10)
     if os.getuid() == 0 and cell["user"]:
         os.setgroups([])
         os.setresgid(cell["user"], cell["user"], cell["user"])

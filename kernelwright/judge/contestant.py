@@ -174,9 +174,10 @@ class Contestant:
         self._settle()
         if self._segments is not None:
             reset_persisting_cache()
+        tree = self.worker.tree()
         start = time.perf_counter()
         self._send(op, slots, None, seed)
-        self.worker.resume()
+        self.worker.resume(tree)
         reply = self._wait(self.call_limit_s, op)
         end = reply.at_s
         self.worker.stop()

@@ -21,7 +21,7 @@ import sysconfig
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -321,8 +321,9 @@ class Worker:
                 _signal(pid, signal.SIGSTOP)
             stopped |= new
 
-    def resume(self) -> None:
-        for pid in self.tree():
+    def resume(self, tree: Sequence[int] | None = None) -> None:
+        """Let it run; `tree`, if it was looked up before the clock started. What is stopped starts no processes."""
+        for pid in self.tree() if tree is None else tree:
             _signal(pid, signal.SIGCONT)
 
     def read(self, address: int, size: int, into: int) -> bool:

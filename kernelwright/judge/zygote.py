@@ -82,6 +82,8 @@ def keep(cell: dict[str, Any], files: list[int]) -> NoReturn:
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.setsid()
+        if cell["raised"]:
+            walls.set_niceness(walls.RAISED, walls.RAISED)
         walls.die_with_parent(os.getppid())
         walls.libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         for target in (1, 2):
