@@ -242,7 +242,7 @@ class ScanWriter(RowsWriter):
             if isinstance(node, Const):
                 texts[node] = literal(node.value, node.dtype)
                 uniform.add(node)
-            elif isinstance(node, Scan):
+            elif isinstance(node, Scan) and node in self.names:
                 texts[node] = in_registers(f"r.{self.names[node]}[u][i]", node.dtype)
             else:
                 name = self.load_names[node]

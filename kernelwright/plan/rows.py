@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Map, Node, Reduce, Reshape, Scan, Shape, View
 from kernelwright.plan.layouts import base_of
 
 # Operands and results of one kernel, as for Maps: a call with more pointers than this is slow to make.
 MOST_POINTERS = 48
+
+Key: TypeAlias = tuple[type[Node], Shape, Shape, bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class Order:
         self.number = {node: i for i, node in enumerate(self.nodes)}
         self.ends = {*graph.outputs, *(update.value for update in graph.updates)}
         self.users: dict[Node, list[Node]] = defaultdict(list)
-        self.seeds: dict[tuple[type[Node], Shape, Shape], list[Reduce | Scan]] = defaultdict(list)
+        self.seeds: dict[Key, list[Reduce | Scan]] = defaultdict(list)
         for node in self.nodes:
             if isinstance(node, (Reduce, Scan)):
                 self.seeds[key_of(node)].append(node)
@@ -136,7 +139,7 @@ class Grower:
         self.order = order
         self.kept_apart = kept_apart
         self.key = key_of(seed)
-        _, self.shape, self.axes = self.key
+        _, self.shape, self.axes, _ = self.key
         self.row = row_shape(self.shape, self.axes)
         self.members: dict[Node, None] = {seed: None}
         self.bits = order.bits((seed,))
@@ -265,9 +268,9 @@ def is_seed(node: Node) -> bool:
     return isinstance(node, (Reduce, Scan))
 
 
-def key_of(seed: Reduce | Scan) -> tuple[type[Node], Shape, Shape]:
-    """Seeds with one key can share a kernel: of one kind, over one shape, along the same axes."""
-    return type(seed), seed.x.shape, seed.axes
+def key_of(seed: Reduce | Scan) -> Key:
+    """Seeds with one key can share a kernel: of one kind, over one shape, along the same axes, from the same end."""
+    return type(seed), seed.x.shape, seed.axes, isinstance(seed, Scan) and seed.reverse
 
 
 def set_bits(bits: int) -> Iterator[int]:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, View
+from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, Opaque, Scan, View
 from kernelwright.ir.rewrite import Rule, first, rewrite
-from kernelwright.simplify import algebra, casts, clamps, constants, contractions, motion, scaling, views
+from kernelwright.simplify import algebra, casts, clamps, constants, contractions, motion, scaling, scans, views
 from kernelwright.simplify.motion import views_inward
 from kernelwright.simplify.ownership import with_copies
 
@@ -40,7 +40,9 @@ def first_of(kind: type[Node], rules: Sequence[Rule]) -> Rule:
 SCALAR_RULES = (*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES)
 RULES: tuple[Rule, ...] = (
     *constants.RULES,
-    first_of(Map, (*motion.RULES, *SCALAR_RULES)),
-    first_of(View, views.RULES),
+    first_of(Map, (*motion.RULES, *SCALAR_RULES, *scans.MAP_RULES)),
+    first_of(View, (*views.RULES, *scans.VIEW_RULES)),
+    first_of(Opaque, scans.OPAQUE_RULES),
+    first_of(Scan, scans.SCAN_RULES),
     first_of(Contract, contractions.RULES),
 )
