@@ -77,6 +77,7 @@ main.add_command(suite)
 @click.option("--dump", type=click.Path(path_type=Path), help="Folder for what each stage made, as text.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="PAGE", help="A page for people: plan, times, code.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
+@click.option("--strict-weights", is_flag=True, help="Pack no weights ahead: writes past PyTorch's counters are seen.")
 @json_option
 def optimize(
     model: Path,
@@ -87,6 +88,7 @@ def optimize(
     dump: Path | None,
     report: Path | None,
     fail_under: float | None,
+    strict_weights: bool,
     as_json: bool,
 ) -> None:
     """Write a faster MODEL and judge it."""
@@ -96,7 +98,9 @@ def optimize(
         from kernelwright.pipeline import write_dumps
 
         policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision, sanitize=False)  # type: ignore[arg-type]
-        result = run(model, device=device, budget_s=budget, policy=policy, progress=progress)
+        result = run(
+            model, device=device, budget_s=budget, policy=policy, progress=progress, strict_weights=strict_weights
+        )
         target = output or model.with_name(f"{model.stem}_new.py")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(result.source)

@@ -46,10 +46,12 @@ def optimize(
     policy: Policy | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,
+    strict_weights: bool = False,
 ) -> Result:
     """The model, made faster: load, capture, simplify, plan, tune, generate, emit, judge.
 
-    For a device that is not here the last step is a compile: nothing can be run.
+    For a device that is not here the last step is a compile: nothing can be run. `strict_weights`: no weight is packed
+    ahead, so that each call sees it however it was written.
     """
     settings = settings or read_settings()
     target = resolve(device)
@@ -59,7 +61,8 @@ def optimize(
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
     policy = policy or Policy(sanitize=False)  # these kernels are sanitized by our own tests; `check` does it here
     tuning_s = budget_s * TUNING_SHARE
-    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, policy.precision))
+    wanted = (policy.precision, strict_weights)
+    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, *wanted))
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
     choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))

@@ -24,7 +24,8 @@ CLASS = "class"
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
 OURS = (
     *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "MODULES", "WATCHED"),
-    *("PACKED", "build", "launch", "packed", "home", "watched", "why_not"),
+    *("PACKED", "ALIASES", "Watched", "optimizers", "versions"),
+    *("build", "launch", "packed", "home", "watched", "why_not"),
 )
 
 IMPORTS = """\
@@ -47,7 +48,7 @@ def emit(program: Program, problem: Problem, measured: Sequence[str] = ()) -> st
     parts = [
         docstring(program, problem, measured),
         *([FUTURE] if original.needs_future else []),
-        IMPORTS,
+        IMPORTS + ("from torch.utils.weak import WeakTensorKeyDictionary\n" if packs(program) else ""),
         "# --- The original, unchanged: it makes the weights, and runs whatever ModelNew was not planned for.",
         original.text,
         "\n# --- The kernels, and the model that runs them.",
@@ -90,8 +91,13 @@ def kernels_sections(program: Program, problem: Problem) -> list[str]:
         f"# The kernels behind each entry of the library, in the order they run.\nENTRIES = {entries_text(entries)}",
         LOAD[program.target].format(name=name),
         LAUNCH[program.target],
-        *([PACK] if any(b.packed_from is not None for launch in program.launches for b in launch.pointers) else []),
+        *([PACK] if packs(program) else []),
     ]
+
+
+def packs(program: Program) -> bool:
+    """Whether it keeps weights in another order."""
+    return any(b.packed_from is not None for launch in program.launches for b in launch.pointers)
 
 
 def entries_text(entries: dict[str, tuple[str, ...]]) -> str:
@@ -152,19 +158,41 @@ def launch(entry, *tensors):
 
 PACK = '''\
 PACKED = weakref.WeakKeyDictionary()
+ALIASES = WeakTensorKeyDictionary()
 # Fused optimizers change weights without a new version of them.
 optimizers = sys.modules["torch.optim.optimizer"]
 if hasattr(optimizers, "register_optimizer_step_post_hook"):
     optimizers.register_optimizer_step_post_hook(lambda *_: PACKED.clear())
 
 
+class Watched(torch.nn.Parameter):
+    """A weight that has been packed. Whoever takes its `.data` gets an alias that counts what is written through it."""
+
+    @property
+    def data(self):
+        if self not in ALIASES:
+            ALIASES[self] = torch.Tensor.data.__get__(self)
+        return ALIASES[self].detach()
+
+    @data.setter
+    def data(self, value):
+        ALIASES.pop(self, None)
+        torch.Tensor.data.__set__(self, value)
+
+
+def versions(weight):
+    """Counts that grow with every change of a weight, also one made through its `.data`."""
+    counters = [weight, *(ALIASES[w] for w in (weight,) if w in ALIASES)]
+    return [None if w.is_inference() else w._version for w in counters]  # what inference mode makes has no versions
+
+
 def packed(model, entry, weight, size):
     """The weight in the order a kernel reads it: made once, and again when the weight has changed."""
     kept = PACKED.setdefault(model, {})
-    old, version, buffer = kept.get(entry, (None, None, None))
+    old, known, buffer = kept.get(entry, (None, None, None))
     capturing = torch.cuda.is_current_stream_capturing()  # a replay must see the weight as it is then
-    now = None if weight.is_inference() else weight._version  # what is made in inference mode has no versions
-    if capturing or old is None or old.data_ptr() != weight.data_ptr() or version != now:
+    now = versions(weight)
+    if capturing or old is None or old.data_ptr() != weight.data_ptr() or known != now:
         buffer = torch.empty(size, dtype=torch.uint8, device=weight.device)
         stream = torch.cuda.current_stream(weight.device)
         pointers = ctypes.c_void_p(weight.data_ptr()), ctypes.c_void_p(buffer.data_ptr())
@@ -176,6 +204,8 @@ def packed(model, entry, weight, size):
             stream.synchronize()  # other streams may use it next
             # The old weight is kept alive, so that no new one can take its address unnoticed.
             kept[entry] = (weight.detach(), now, buffer)
+        if type(weight) is torch.nn.Parameter:
+            weight.__class__ = Watched
     return buffer'''
 
 # PyTorch 2.4 gave is_autocast_enabled an argument and deprecated the function for the CPU.
@@ -215,7 +245,7 @@ def why_not(model, arguments, values):
     settings, parts, state = WATCHED[model]
     tensors = [*arguments, *(kept.get(name) for kept, name in state)]
     for (name, shape, strides, dtype), tensor in zip(TENSORS, tensors):
-        if type(tensor) not in (torch.Tensor, torch.nn.Parameter) or tensor.dtype is not dtype or tensor.shape != shape:
+        if type(tensor) not in ({types}) or tensor.dtype is not dtype or tensor.shape != shape:
             return f"{{name}} is not {{dtype}} of shape {{shape}}"
         if strides is ...:
             continue  # no kernel touches it
@@ -280,6 +310,7 @@ def why_not_section(program: Program) -> str:
     return WHY_NOT.format(
         kind=program.target,
         autocast=AUTOCAST[program.target],
+        types=", ".join(["torch.Tensor", "torch.nn.Parameter", *(["Watched"] if packs(program) else [])]),
         arguments=len(program.plan.graph.inputs),
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",

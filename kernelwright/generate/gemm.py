@@ -163,7 +163,7 @@ def vector_of(grid: Grid) -> int:
 def packed_buffer(kernel: Kernel, size: int) -> Buffer:
     """The weight in the order in which the kernel reads it."""
     weight = core_of(kernel).w.layout.buffer
-    name = f"{weight.name}_packed"
+    name = f"{weight.name}_for_{launcher_name(kernel)}"  # two products may want one weight in different orders
     return Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=f"{launcher_name(kernel)}_pack")
 
 

@@ -73,6 +73,7 @@ class Placement:
         self.units = units
         self.in_channels_last = routes.in_channels_last
         self.precision = routes.precision
+        self.strict_weights = routes.strict_weights
         exact = routes.precision == "reference" and not routes.tf32_convolutions
         self.conv_precision = "ieee" if exact else routes.precision
         self.origins = origins
@@ -216,7 +217,7 @@ class Placement:
             node,
             x=self.load(node.x, node.x.shape),
             weight=self.load(node.weight, node.weight.shape),
-            constant=isinstance(node.weight, Param),
+            constant=self.is_constant(node.weight),
             precision=self.conv_precision,
             routed=self.origins[node],
         )
@@ -235,10 +236,15 @@ class Placement:
             k=extent_of(node, form.summed),
             a=a,
             w=w,
-            constant=isinstance(base_of(form.w), Param),
+            constant=self.is_constant(base_of(form.w)),
             precision=self.precision,
             routed=self.origins[node],
         )
+
+    def is_constant(self, weight: Node) -> bool:
+        """Whether it may be packed ahead: a parameter that no step of ours writes."""
+        written = any(update.target is weight for update in self.graph.updates)
+        return isinstance(weight, Param) and not written and not self.strict_weights
 
     def matrix(self, x: Node, labels: str, batch: str, rows: str, summed: str) -> Matrix:
         """The operand where it lies, or a copy of it in the order of batches, rows and k."""

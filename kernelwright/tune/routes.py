@@ -42,24 +42,37 @@ DEPTHWISE_BANDWIDTH = 0.35
 
 
 def choose_routes(
-    graph: Graph, device: Device, budget_s: float, settings: Settings, precision: str = "reference"
+    graph: Graph,
+    device: Device,
+    budget_s: float,
+    settings: Settings,
+    precision: str = "reference",
+    strict_weights: bool = False,
 ) -> Routes:
     """Products and convolutions by the cost model; what it prefers is measured later, where the device is here.
 
     In channels-last order the library may compute in TF32 what it would not otherwise: never under `ieee`.
     """
     ready = prepared(graph)
+    precision = "tf32" if precision == "reference" and tf32_in_products() else precision
     turned = faster_in_channels_last(ready, device, budget_s, settings) if precision != "ieee" else frozenset[Node]()
     wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned, precision)
-    every = Routes(wanted, turned, precision, tf32_convolutions=tf32_in_convolutions())
+    every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
     return replace(every, own=ours)
 
 
-def tf32_in_convolutions() -> bool:
+def tf32_in_products() -> bool:
     """PyTorch's own flag, as the caller, or the model's file, has set it."""
+    import torch
+
+    return torch.get_float32_matmul_precision() != "highest"
+
+
+def tf32_in_convolutions() -> bool:
+    """The same for convolutions."""
     import torch
 
     return torch.backends.cudnn.allow_tf32
