@@ -44,10 +44,16 @@ def graph_of(folder: Path, body: str, inputs: tuple[str, ...], layer: str) -> Gr
 
 
 def program_of(
-    folder: Path, body: str, inputs: tuple[str, ...], layer: str, device: str, precision: str = "reference"
+    folder: Path,
+    body: str,
+    inputs: tuple[str, ...],
+    layer: str,
+    device: str,
+    precision: str = "reference",
+    strict_weights: bool = False,
 ) -> Program:
     """What the cost model makes of it for a device that is not here."""
     target = replace(resolve(device), present=False)
     graph = graph_of(folder, body, inputs, layer)
-    planned = plan(graph, choose_routes(graph, target, 0.0, read_settings(), precision))
+    planned = plan(graph, choose_routes(graph, target, 0.0, read_settings(), precision, strict_weights))
     return generate(planned, default_choices(planned, target), target)

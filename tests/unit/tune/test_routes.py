@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from kernelwright.device import resolve
 from kernelwright.ir.nodes import Contract
@@ -119,3 +120,27 @@ def test_the_model_of_the_library_is_near_what_was_measured(tmp_path: Path, size
     own = frozenset(node for node in prepared(graph).nodes() if isinstance(node, Contract))
     (kernel,) = plan(graph, Routes(own)).kernels
     assert library_us(kernel, resolve("h200")) == pytest.approx(CUBLAS[sizes] * 1e3, rel=0.2)
+
+
+def test_strict_weights_are_packed_in_the_call_itself(tmp_path: Path) -> None:
+    (ahead,) = program_of(tmp_path, *LINEAR, "h200").launches
+    (strict,) = program_of(tmp_path, *LINEAR, "h200", strict_weights=True).launches
+    assert [b.packed_from is not None for b in ahead.pointers].count(True) == 1
+    assert not any(b.packed_from for b in strict.pointers)
+    assert "kw::split::pack(" in strict.sources[0].struct
+    assert any(b.name.startswith("workspace") for b in strict.allocations)
+
+
+def test_the_flag_of_pytorch_that_allows_tf32_holds_for_our_products(tmp_path: Path) -> None:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    (source,) = program_of(tmp_path, *LINEAR, "h200").sources
+    torch.set_float32_matmul_precision(before)
+    assert source.template == "gemm_sm90_f16x1"
+
+
+def test_one_weight_in_two_products_is_packed_for_each(tmp_path: Path) -> None:
+    body = "torch.relu(x0 @ self.layer.weight) @ self.layer.weight.t() + 1"
+    (launch,) = program_of(tmp_path, body, ("torch.rand(2048, 2048)",), "nn.Linear(2048, 2048)", "h200").launches
+    packed = [b for b in launch.pointers if b.packed_from is not None]
+    assert len({b.name for b in packed}) == len({b.packed_by for b in packed}) == 2
