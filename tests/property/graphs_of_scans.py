@@ -1,4 +1,4 @@
-"""Random graphs with running values: built twice from one recipe, in the dtypes to test and in float64 to compare with."""
+"""Random graphs with running values: built twice from one recipe, in the dtypes to test and in float64 beside them."""
 
 from __future__ import annotations
 

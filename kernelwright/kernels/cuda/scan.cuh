@@ -204,15 +204,17 @@ __global__ void __launch_bounds__(32) scan_along_starts(typename Body::template 
     scan_begin<Body, 0>(carry, decltype(&carry)(nullptr));
     for (int first = 0; first < chunks; first += 32) {
         const int chunk = first + threadIdx.x;
-        auto* at = totals + int64_t(blockIdx.x) * chunks + (chunk < chunks ? chunk : chunks - 1);
-        const auto step = [&walk, chunk](auto& total, auto& before) {
-            auto own = total.value(0);
-            Vec<decltype(own), 1> x[1] = {{{own}}};
+        const bool there = chunk < chunks;
+        auto* at = totals + int64_t(blockIdx.x) * chunks + (there ? chunk : 0);
+        const auto step = [&walk, there](auto& total, auto& before) {
+            auto own = before;
+            own.clear();
+            if (there) own = total;
+            Vec<decltype(own.value(0)), 1> x[1] = {{{own.value(0)}}};
             walk.template scan<true>(x, before);
-            if (chunk < chunks) {
-                total.clear();
-                total.add(0, x[0][0]);
-            }
+            own.clear();
+            own.add(0, x[0][0]);
+            if (there) total = own;
         };
         scan_each<Body, stage, stage + 1>(step, *at, carry);
     }
