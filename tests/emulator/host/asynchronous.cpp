@@ -43,7 +43,7 @@ Mbarrier& mbarrier_at(const uint8_t* place) {
 
 Clock& clock_of(Mbarrier& barrier) {
     Clock& clock = barrier.clock[barrier.phase & 1];
-    clock.resize(cluster->blocks.size() * cluster->blocks[0].fibers.size());
+    clock.resize(cluster->clock_size);
     return clock;
 }
 
@@ -376,15 +376,22 @@ struct Wgmma {  // of one warp
     uint64_t a_descriptor = 0, b_descriptor = 0;
     int first_row = 0;
     std::vector<float*> d[32];
+    Clock clock;  // what the lanes knew when they asked
 };
-struct Multiplying {
+struct Multiplying {  // the tensor cores, as one warp uses them
+    unsigned unit = 0;
+    uint32_t step = 1;
     std::vector<std::unique_ptr<Wgmma>> open;
     std::deque<std::vector<std::unique_ptr<Wgmma>>> groups;
     bool fenced = false;
 };
 std::map<std::pair<unsigned, unsigned>, Multiplying> multiplying;  // by block and warp
 
-Multiplying& of_warp() { return multiplying[{self->rank, self->linear / 32}]; }
+Multiplying& of_warp() {
+    Multiplying& mine = multiplying[{self->rank, self->linear / 32}];
+    mine.unit = cluster->units + self->rank * (cluster->clock_size - cluster->units) / cluster->blocks.size() + self->linear / 32;
+    return mine;
+}
 
 // A tile in shared memory as a descriptor tells it: rows of 8 elements of 2 bytes that lie together.
 struct Tile {
@@ -406,9 +413,9 @@ struct Tile {
     }
 };
 
-void read_eight(float (&values)[8], const Tile& tile, int row, int k, Element element) {
+void read_eight(float (&values)[8], const Actor& actor, const Tile& tile, int row, int k, Element element) {
     const uint8_t* from = tile.eight(row, k);
-    touch_aligned(from, 16, Access::read);
+    touch_as(actor, from, 16, Access::read);
     for (int i = 0; i < 4; i++) {
         uint32_t word;
         std::memcpy(&word, from + 4 * i, 4);
@@ -416,7 +423,8 @@ void read_eight(float (&values)[8], const Tile& tile, int row, int k, Element el
     }
 }
 
-void multiply(const Wgmma& job) {
+void multiply(const Wgmma& job, const Multiplying& cores) {
+    const Actor actor{cores.unit, cores.step, &job.clock, fiber().home};
     float a[16][16];
     if (job.a_in_registers) {
         for (int row = 0; row < 16; row++)
@@ -427,7 +435,7 @@ void multiply(const Wgmma& job) {
         for (int row = 0; row < 16; row++)
             for (int k = 0; k < 16; k += 8) {
                 float values[8];
-                read_eight(values, tile, job.first_row + row, k, job.element);
+                read_eight(values, actor, tile, job.first_row + row, k, job.element);
                 std::copy(values, values + 8, a[row] + k);
             }
     }
@@ -436,7 +444,7 @@ void multiply(const Wgmma& job) {
         float b[16];
         for (int k = 0; k < 16; k += 8) {
             float values[8];
-            read_eight(values, tile, column, k, job.element);
+            read_eight(values, actor, tile, column, k, job.element);
             std::copy(values, values + 8, b + k);
         }
         for (int row = 0; row < 16; row++) {
@@ -449,6 +457,7 @@ void multiply(const Wgmma& job) {
 }
 
 struct WgmmaLane {
+    Fiber* thread;
     std::vector<float*> d;
     bool accumulates, a_in_registers;
     uint32_t a[4];
@@ -463,6 +472,7 @@ void wgmma_finish(uint32_t, void** given) {
     const WgmmaLane& first = *static_cast<WgmmaLane*>(given[0]);
     job->n = first.n, job->element = first.element, job->accumulates = first.accumulates, job->sign = first.sign;
     job->a_in_registers = first.a_in_registers, job->a_descriptor = first.a_descriptor, job->b_descriptor = first.b_descriptor;
+    job->clock.resize(cluster->clock_size);
     job->first_row = (int)(self->linear / 32 % 4) * 16;
     for (int lane = 0; lane < 32; lane++) {
         WgmmaLane& mine = *static_cast<WgmmaLane*>(given[lane]);
@@ -470,6 +480,7 @@ void wgmma_finish(uint32_t, void** given) {
             (!first.a_in_registers && mine.a_descriptor != first.a_descriptor))
             fault("multiplies with wgmma what lane %d does not", lane);
         std::copy(mine.a, mine.a + 4, job->a[lane]);
+        release(*mine.thread, job->clock);
         job->d[lane] = std::move(mine.d);
     }
     of_warp().open.push_back(std::move(job));
@@ -479,6 +490,7 @@ void wgmma_finish(uint32_t, void** given) {
 void wgmma_mma_async(Frame& frame, const Arguments& to) {
     const auto& parts = frame.statement->parts;
     WgmmaLane mine = {};
+    mine.thread = &fiber();
     mine.n = std::stoi(parts[4].substr(4));
     mine.element = parts.back() == "f16" ? half_in : parts.back() == "bf16" ? bfloat16_in : nullptr;
     const bool known = mine.element && parts[4].find("k16") != std::string::npos && parts[5] == "f32";
@@ -505,17 +517,23 @@ void commit_finish(uint32_t, void**) {
     mine.open.clear();
     mine.fenced = false;
 }
+struct WgmmaWait {
+    Fiber* thread;
+    size_t pending;
+};
 void wait_finish(uint32_t, void** given) {
     Multiplying& mine = of_warp();
-    const size_t pending = *static_cast<size_t*>(given[0]);
+    const size_t pending = static_cast<WgmmaWait*>(given[0])->pending;
     for (; mine.groups.size() > pending; mine.groups.pop_front())
-        for (const auto& job : mine.groups.front()) multiply(*job);
+        for (const auto& job : mine.groups.front()) multiply(*job, mine);
+    for (int lane = 0; lane < 32; lane++) static_cast<WgmmaWait*>(given[lane])->thread->clock[mine.unit] = mine.step;
+    mine.step++;
 }
 void wgmma_fence(Frame& frame, const Arguments&) { gather("wgmma.fence", ~0u, nullptr, fence_finish, frame.site); }
 void wgmma_commit(Frame& frame, const Arguments&) { gather("wgmma.commit_group", ~0u, nullptr, commit_finish, frame.site); }
 void wgmma_wait(Frame& frame, const Arguments& to) {
-    size_t pending = frame.get(to[0]);
-    gather("wgmma.wait_group", ~0u, &pending, wait_finish, frame.site);
+    WgmmaWait mine{&fiber(), frame.get(to[0])};
+    gather("wgmma.wait_group", ~0u, &mine, wait_finish, frame.site);
 }
 
 // By the first words of the opcode, the longest that fits.

@@ -243,9 +243,9 @@ template <class T, class Update> T emulator_atomic(T* pointer, Update update) {
     emulator::global_order_is_known();
     emulator::touch_aligned(pointer, sizeof(T), emulator::Access::atomic);
     T before, after;
-    std::memcpy(&before, pointer, sizeof before);
+    emulator::copy(&before, pointer, sizeof before);
     after = update(before);
-    std::memcpy(pointer, &after, sizeof after);
+    emulator::copy(pointer, &after, sizeof after);
     return before;
 }
 template <class T> T atomicAdd(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y + x); }); }
@@ -265,12 +265,12 @@ inline unsigned atomicDec(unsigned* p, unsigned most) { return emulator_atomic(p
 template <class T> T emulator_load(const T* pointer) {
     emulator::touch_aligned(pointer, sizeof(T), emulator::Access::read);
     T value;
-    std::memcpy(static_cast<void*>(&value), pointer, sizeof value);
+    emulator::copy(&value, pointer, sizeof value);
     return value;
 }
 template <class T> void emulator_store(T* pointer, const T& value) {
     emulator::touch_aligned(pointer, sizeof(T), emulator::Access::write);
-    std::memcpy(static_cast<void*>(pointer), &value, sizeof value);
+    emulator::copy(pointer, &value, sizeof value);
 }
 template <class T> T __ldg(const T* pointer) { return emulator_load(pointer); }
 template <class T> T __ldcs(const T* pointer) { return emulator_load(pointer); }

@@ -122,6 +122,7 @@ T shown(const char* name, uint32_t mask, T value, int argument, Finish finish, S
 enum class Access : int { read, write, atomic };
 void touch(const void* pointer, size_t bytes, Access);       // checks and records one access
 void touch_aligned(const void* pointer, size_t bytes, Access);
+void copy(void* to, const void* from, size_t bytes);         // unseen by the checks, for whoever has made them
 
 // A variable in the shared memory of this thread's block; `key` is the same for all threads of the launch.
 void* shared_variable(const void* key, size_t bytes, size_t alignment);

@@ -230,12 +230,12 @@ uint3 unflattened(unsigned index, dim3 shape) {
 Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fibers) {
     const unsigned threads = shape.block.x * shape.block.y * shape.block.z;
     const dim3 c = shape.cluster, clusters(shape.grid.x / c.x, shape.grid.y / c.y, shape.grid.z / c.z);
-    const unsigned blocks = c.x * c.y * c.z, units = blocks * threads;
+    const unsigned blocks = c.x * c.y * c.z, units = blocks * threads, clock_size = units + blocks * ((threads + 31) / 32);
     const uint3 first = unflattened(number, clusters);
     Cluster made;
-    made.number = number, made.live = units;
+    made.number = number, made.live = made.units = units, made.clock_size = clock_size;
     made.blocks.resize(blocks);
-    for (Clock& clock : made.barrier.clock) clock.assign(units, 0);
+    for (Clock& clock : made.barrier.clock) clock.assign(clock_size, 0);
     for (unsigned rank = 0; rank < blocks; rank++) {
         Block& block = made.blocks[rank];
         const uint3 inside = unflattened(rank, c);
@@ -243,7 +243,7 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
         block.rank = rank, block.live = threads;
         block.warps.resize((threads + 31) / 32);
         for (Barrier& barrier : block.barriers)
-            for (Clock& clock : barrier.clock) clock.assign(units, 0);
+            for (Clock& clock : barrier.clock) clock.assign(clock_size, 0);
         for (unsigned t = 0; t < threads; t++) {
             const unsigned unit = rank * threads + t;
             Fiber& thread = fibers[unit];
@@ -251,7 +251,7 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
             thread.thread = unflattened(t, shape.block), thread.block = block.index;
             thread.block_shape = shape.block, thread.grid_shape = shape.grid;
             thread.linear = t, thread.rank = rank, thread.unit = unit;
-            thread.clock.assign(units, 0), thread.clock[unit] = 1;
+            thread.clock.assign(clock_size, 0), thread.clock[unit] = 1;
             thread.stack_begin = stack_of(unit) + guard_bytes, thread.stack_end = stack_of(unit) + stack_bytes;
             prepare(thread, run_thread);
             block.fibers.push_back(&thread);

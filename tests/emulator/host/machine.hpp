@@ -7,7 +7,8 @@
 
 namespace emulator {
 
-// A vector clock: for each thread of the cluster, the last of its steps that is known to have happened before.
+// A vector clock: for each thread of the cluster, and after them for the tensor cores as each warp uses them, the last of
+// its steps that is known to have happened before.
 using Clock = std::vector<uint32_t>;
 
 struct Barrier {
@@ -52,6 +53,7 @@ struct Block {
 };
 
 struct Cluster {
+    unsigned units = 0, clock_size = 0;  // threads; threads and warps
     std::vector<Block> blocks;
     unsigned number = 0;  // in the grid
     unsigned live = 0;

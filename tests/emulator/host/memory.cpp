@@ -96,7 +96,9 @@ bool ordered(const Epoch& before, const Actor& now) {
 
 void race(const Epoch& before, const char* did, Access access, const uint8_t* pointer) {
     char who[96];
-    if (before.cluster == cluster->number)
+    if (before.unit >= cluster->units)
+        std::snprintf(who, sizeof who, "the tensor cores for warp %u", before.unit - cluster->units);
+    else if (before.cluster == cluster->number)
         std::snprintf(who, sizeof who, "thread %u of its block", (unsigned)(before.unit % cluster->blocks[0].fibers.size()));
     else std::snprintf(who, sizeof who, "thread %u of block %u", before.unit, before.cluster);
     fault("%s %s, which %s %s with no barrier between them", verb(access), where(pointer).c_str(), who, did);
@@ -186,6 +188,8 @@ void touch_aligned(const void* address, size_t bytes, Access access) {
         fault("%s %zu bytes at once at %s, which is not a multiple of %zu", verb(access), bytes, where(address).c_str(), bytes);
     touch(address, bytes, access);
 }
+
+void copy(void* to, const void* from, size_t bytes) { std::memcpy(to, from, bytes); }
 
 // "element 12 bytes after the end of x", "byte 40 of shared memory".
 std::string where(const void* address) {
