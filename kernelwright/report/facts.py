@@ -54,7 +54,7 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         return {"verdict": "NOT_RUN", "detail": detail, "environment": dict(environment)}
     errors, record = judgement.errors, judgement.record
     spans = {name: Span(i.median, i.low, i.high) for name, i in judgement.times_us.items()}
-    unclear = "candidate" in spans and spans["candidate"].median < SHORTEST_US
+    unclear = any(span.median < SHORTEST_US for span in spans.values())
     return {
         "verdict": str(judgement.verdict),
         "speed": "INCONCLUSIVE" if unclear else None if judgement.speed is None else str(judgement.speed),

@@ -50,9 +50,8 @@ def page(exhibits: Sequence[Exhibit], title: str) -> str:
     if several:
         parts += [summary_part(summarise(rows)), figures(rows), problems_table(rows)]
     sections = "\n".join(problem_section(exhibit, is_open=not several) for exhibit in exhibits)
-    parts.append(
-        tag("section", tag("h2", "Each problem", id="each"), sections, aria_labelledby="each") if several else sections
-    )
+    heading = tag("h2", "Each problem" if several else "Result", id="each", class_=None if several else "hidden")
+    parts.append(tag("section", heading, sections, aria_labelledby="each"))
     parts.append(tag("footer", tag("p", FOOTER)))
     script = tag("script", SCRIPT.read_text()) if several else ""
     return document(title, "\n".join(parts), script)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 OUT_OF_TIME, OUT_OF_MEMORY, LET_GO = 201, 202, 203
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LOOK_EVERY_S = 0.1
 WEIGH_EVERY_S = 2.0  # walking through /proc costs milliseconds that somebody may be timing
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
@@ -28,11 +28,18 @@ PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 def main() -> int:
     job: dict[str, Any] = json.loads(sys.argv[1])
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # Ctrl-C is for the suite, which then lets go of us
     with Path(job["log"]).open("ab") as log:
-        process = subprocess.Popen(job["command"], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        process = subprocess.Popen(
+            job["command"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # should this process be killed
+        )
     try:
         return watched(process, job)
     finally:

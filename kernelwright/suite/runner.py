@@ -56,13 +56,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: all the same for every problem."""
+    """What to run: all the same for every problem. `program` takes a `Job` as its last argument."""
 
     terms: Terms
     places: Places
     limits: Limits
     commit: str
     command: str
+    program: tuple[str, ...] = tuple(started("child"))
 
 
 @dataclass(slots=True)
@@ -232,7 +233,7 @@ class Crew:
         with self._writing:
             self._leashes.add(leash)
         order = {
-            "command": [*started("child"), job_json(job)],
+            "command": [*self.order.program, job_json(job)],
             "log": str(folder / "log.txt"),
             "limit_s": self.order.limits.limit_s,
             "memory_bytes": self.order.limits.memory_bytes,

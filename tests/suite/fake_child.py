@@ -1,0 +1,35 @@
+"""In place of optimize: takes a moment, notes that it has worked, and leaves a row; a remark in the problem says more.
+
+Only the runner's bookkeeping is tested with it: which problems are run, how often, and what is written when.
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from kernelwright.report.row import Row, row_line
+from kernelwright.suite.folder import write_whole
+from kernelwright.suite.job import read_job
+
+
+def main() -> None:
+    job = read_job(sys.argv[1])
+    text = Path(job.path).read_text()
+    if "# crash" in text:
+        os.abort()
+    if "# raise" in text:
+        raise ValueError("the model said no")
+    if "# hang" in text:
+        time.sleep(300)
+    verdict = "OUT_OF_MEMORY" if "# crowded" in text and not job.alone else "CORRECT"
+    time.sleep(0.15)
+    row = Row(job.problem, job.path, job.sha256, job.terms, verdict, wall_s=0.1, environment={"device": job.device})
+    write_whole(Path(job.folder) / "result.json", row_line(row))
+    with (Path(job.folder).parents[2] / "worked.txt").open("a") as file:
+        file.write(f"{job.problem}\n")
+
+
+main()

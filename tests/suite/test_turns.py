@@ -1,0 +1,92 @@
+"""Turns at a device: timing is alone, the rest goes together, nobody starves."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from kernelwright.suite.turns import Hold, Turns, hold_of
+
+
+@pytest.mark.parametrize(
+    ("phase", "kind", "hold"),
+    [
+        ("capture", "cuda", Hold.NOT),
+        ("capture", "cpu", Hold.WITH_OTHERS),
+        ("tuning add_kernel", "cuda", None),
+        ("tune", "cuda", Hold.ALONE),
+        ("judge", "cuda", Hold.WITH_OTHERS),
+        ("examine", "cuda", None),
+        ("time", "cuda", Hold.ALONE),
+        ("time", "cpu", Hold.ALONE),
+    ],
+)
+def test_a_phase_has_the_device_as_the_table_says(phase: str, kind: str, hold: Hold | None) -> None:
+    assert hold_of(phase, kind) is hold
+
+
+def in_background(action: object) -> threading.Thread:
+    assert callable(action)
+    thread = threading.Thread(target=action, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_one_that_times_waits_for_those_that_check_and_they_for_it(tmp_path: Path) -> None:
+    first, second, timing = (Turns(tmp_path, "cuda:0", alone=False) for _ in range(3))
+    first.take(Hold.WITH_OTHERS)
+    second.take(Hold.WITH_OTHERS)  # together
+    got = in_background(lambda: timing.take(Hold.ALONE))
+    got.join(0.2)
+    assert got.is_alive()
+    first.take(Hold.NOT)
+    second.take(Hold.NOT)
+    got.join(5)
+    assert not got.is_alive()
+    back = in_background(lambda: first.take(Hold.WITH_OTHERS))
+    back.join(0.2)
+    assert back.is_alive()
+    timing.take(Hold.NOT)
+    back.join(5)
+    assert not back.is_alive()
+
+
+def test_newcomers_queue_behind_one_that_waits_to_be_alone(tmp_path: Path) -> None:
+    order: list[str] = []
+    checking, timing, newcomer = (Turns(tmp_path, "cpu", alone=False) for _ in range(3))
+    checking.take(Hold.WITH_OTHERS)
+
+    def wait_alone() -> None:
+        timing.take(Hold.ALONE)
+        order.append("timing")
+        timing.take(Hold.NOT)
+
+    def come_late() -> None:
+        newcomer.take(Hold.WITH_OTHERS)
+        order.append("newcomer")
+
+    one = in_background(wait_alone)
+    time.sleep(0.2)
+    other = in_background(come_late)
+    time.sleep(0.2)
+    assert order == []
+    checking.take(Hold.NOT)
+    one.join(5)
+    other.join(5)
+    assert order == ["timing", "newcomer"]
+
+
+def test_two_gpus_do_not_wait_for_each_other(tmp_path: Path) -> None:
+    Turns(tmp_path, "cuda:0", alone=False).take(Hold.ALONE)
+    other = in_background(lambda: Turns(tmp_path, "cuda:1", alone=False).take(Hold.ALONE))
+    other.join(5)
+    assert not other.is_alive()
+
+
+def test_a_problem_that_is_run_alone_shares_the_device_with_nobody(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, "cuda:0", alone=True)
+    turns.enter("judge")
+    assert turns.hold is Hold.ALONE
+    turns.enter("capture")
+    assert turns.hold is Hold.NOT
