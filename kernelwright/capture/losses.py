@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from kernelwright.capture.call import Call, Translation, Value, cast, constant, whole
 from kernelwright.capture.rows import axes_of, formula, mean_over, norm_over, over, result, wide
 from kernelwright.ir.dtypes import int64
-from kernelwright.ir.nodes import Map, Node, Opaque, Reshape, Shape, TensorType
+from kernelwright.ir.nodes import Iota, Map, Node, Reshape, Shape
 
 # PyTorch's numbers for what happens to the losses of the elements.
 NONE, MEAN, SUM = 0, 1, 2
@@ -277,8 +277,14 @@ def targets(call: Call, likely: Node, classes: int) -> tuple[Node, Node]:
 
 
 def gather(x: Node, axis: int, index: Node) -> Node:
-    """PyTorch's own gather, which also says when an index is out of range"""
-    return Opaque("aten.gather.default", (x, axis, index), (), (TensorType(index.shape, x.dtype),))
+    """x at the index along an axis, as a sum of which all but one element are 0: so it needs no pass of its own.
+
+    Where PyTorch stops with an error, since the index is out of range, it is NaN.
+    """
+    places = Reshape(Iota(x.shape[axis]), tuple(e if i == axis else 1 for i, e in enumerate(x.shape)))
+    found = over("sum", formula("where", formula("eq", places, index), x, constant(0, x.dtype)), (axis,))
+    inside = Map("logical_and", (formula("ge", index, 0), formula("lt", index, x.shape[axis])))
+    return formula("where", inside, found, constant(float("nan"), x.dtype))
 
 
 def reduced_by_count(call: Call, losses: Node, counts: Node) -> Node:

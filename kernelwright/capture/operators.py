@@ -12,9 +12,10 @@ from torch.fx import Node as FxNode
 from kernelwright.capture.call import Call, Translation, Value
 from kernelwright.capture.contractions import CONTRACTIONS
 from kernelwright.capture.maps import MAPS
+from kernelwright.capture.reductions import REDUCTIONS
 from kernelwright.capture.scans import SCANS
 from kernelwright.capture.views import VIEWS
-from kernelwright.capture.windows import BORDERS
+from kernelwright.capture.windows import BORDERS, POOLS
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
 from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Permute, Symbol, TensorType
@@ -134,4 +135,4 @@ def frozen(argument: Any, problem: Problem) -> Argument:
     raise UnsupportedProblem(f"an operator takes {argument!r}, which cannot be written down.", where=problem.path)
 
 
-KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS, **BORDERS, **SCANS}
+KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS, **BORDERS, **POOLS, **REDUCTIONS, **SCANS}
