@@ -10,9 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, Opaque, Scan, View
-from kernelwright.ir.rewrite import Rule, first, rewrite
-from kernelwright.simplify import algebra, casts, clamps, constants, contractions, motion, scaling, scans, views
+from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, Opaque, Reduce, Scan, View
+from kernelwright.ir.rewrite import Rule, UseRule, first, rewrite
+from kernelwright.simplify import (
+    algebra,
+    casts,
+    clamps,
+    constants,
+    contractions,
+    motion,
+    reductions,
+    scaling,
+    scans,
+    views,
+)
 from kernelwright.simplify.motion import views_inward
 from kernelwright.simplify.ownership import with_copies
 
@@ -21,7 +32,7 @@ def simplify(graph: Graph) -> Graph:
     """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
     current = graph
     while True:
-        settled = rewrite(current, RULES, clamps.USE_RULES)
+        settled = rewrite(current, RULES, USE_RULES)
         current = views_inward(settled)
         if current == settled:
             return with_copies(graph, settled)
@@ -45,4 +56,6 @@ RULES: tuple[Rule, ...] = (
     first_of(Opaque, scans.OPAQUE_RULES),
     first_of(Scan, scans.SCAN_RULES),
     first_of(Contract, contractions.RULES),
+    first_of(Reduce, reductions.RULES),
 )
+USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *reductions.USE_RULES)
