@@ -1,4 +1,4 @@
-"""The page in a real browser: it opens at once and without errors, filters, sorts, and can be read and reached by all."""
+"""The page in a real browser: it opens at once and without errors, filters, sorts, and can be read and used by all."""
 
 from __future__ import annotations
 
