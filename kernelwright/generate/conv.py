@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -16,10 +17,10 @@ from kernelwright.generate.pointwise import formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Shape
-from kernelwright.kernels import conv_direct, conv_mma
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
 from kernelwright.kernels.conv_shape import SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
-from kernelwright.plan.convolutions import Convolution, Phase, phases_of
+from kernelwright.plan.convolutions import Axis, Convolution, Phase, phases_of
 
 T = TypeVar("T")
 
@@ -42,7 +43,7 @@ class Convolver(Protocol):
     def entry(self, name: str, config: Any, shape: ConvShape, epilogue: str) -> str: ...
 
 
-CONVOLVERS: tuple[Convolver, ...] = (conv_mma, conv_direct)
+CONVOLVERS: tuple[Convolver, ...] = (conv_sm90, conv_mma, conv_direct)
 
 
 def core_of(kernel: Kernel) -> Convolution:
@@ -73,7 +74,7 @@ def shape_of(kernel: Kernel) -> ConvShape:
         strides=in_three(node.stride, 1),
         padding=in_three(node.padding, 0),
         dilation=in_three(node.dilation, 1),
-        phases=tuple(Phase(in_three(phase.axes, SINGLE)) for phase in phases_of(node)),
+        phases=tuple(Phase(in_three(tuple(map(ascending, phase.axes)), SINGLE)) for phase in phases_of(node)),
         flat=is_flat(kernel.region),
         vector=vector_of(grid),
         constant=core.constant,
@@ -85,6 +86,20 @@ def shape_of(kernel: Kernel) -> ConvShape:
 def in_three(axes: Sequence[T], missing: T) -> tuple[T, ...]:
     """The axes of space as d, h and w."""
     return (*(missing,) * (3 - len(axes)), *axes)
+
+
+def ascending(axis: Axis) -> Axis:
+    """The same taps with the first input first."""
+    if axis.x_step >= 0:
+        return axis
+    x_last, k_last = (axis.taps - 1) * axis.x_step, (axis.taps - 1) * axis.k_step
+    return replace(
+        axis,
+        x_first=axis.x_first + x_last,
+        x_step=-axis.x_step,
+        k_first=axis.k_first + k_last,
+        k_step=-axis.k_step,
+    )
 
 
 def weight_pitches(core: Convolution, channels: int, outputs: int) -> Shape:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from kernelwright.kernels import (
     conv_direct,
     conv_mma,
+    conv_sm90,
     gemm_simt,
     gemm_skinny,
     gemm_sm80,
@@ -27,6 +28,6 @@ GemmConfig: TypeAlias = (
     | gemm_simt.Config
 )
 
-ConvConfig: TypeAlias = conv_mma.Config | conv_direct.Config
+ConvConfig: TypeAlias = conv_sm90.Config | conv_mma.Config | conv_direct.Config
 
 Choice: TypeAlias = PointwiseConfig | ReduceConfig | ScanConfig | GemmConfig | ConvConfig

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -39,14 +40,17 @@ RESULT_INSTRUCTIONS = 14
 ELEMENT_INSTRUCTIONS = 12
 ISSUED = 80
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
-BLOCK_US = 2.0  # from its launch to its first product, and the drain of its stores
+FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
+CHUNK_US = 0.8  # a load that the block waits for
+L2_BYTES_PER_US = 5.5e6
 STREAM_SHARE = 0.88  # of a copy's bandwidth
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
     """products: 1 as TF32, 3 as float32; tile_m channels by tile_n pixels, of which the tile of outputs is tile_b
-    images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once."""
+    images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once; group: steps of 16 of k that
+    are multiplied together."""
 
     products: int
     tile_m: int
@@ -54,6 +58,7 @@ class Config:
     warps: int
     warps_m: int
     octets: int
+    group: int
     tile_b: int
     tile_d: int
     tile_h: int
@@ -75,13 +80,15 @@ def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
 
 
 def pixels(config: Config, shape: ConvShape) -> int:
-    return config.tile_b * math.prod(region(config, shape))
+    """Of the region in shared memory, where a row is a whole number of strides."""
+    d, h, w = region(config, shape)
+    stride = shape.stride(2)
+    return config.tile_b * d * h * (math.ceil(w / stride) * stride)
 
 
 def steps_of(config: Config, taps: int) -> int:
-    """Steps of 16 of k in a chunk of channels; of pairs, two at a time."""
-    group = 2 if config.products == 3 else 1
-    return math.ceil(math.ceil(config.octets * taps / 2) / group) * group
+    """Steps of 16 of k in a chunk of channels."""
+    return math.ceil(math.ceil(config.octets * taps / 2) / config.group) * config.group
 
 
 def chunks(config: Config, shape: ConvShape) -> int:
@@ -95,10 +102,9 @@ def rounds(config: Config, shape: ConvShape) -> int:
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
     units = config.octets * pixels(config, shape)
-    halves = 2 if config.products == 3 else 1
     buffers = 2 if chunks(config, shape) > 1 else 1
     tables = 4 * (pixels(config, shape) + 2 * steps_of(config, shape.most_taps) + config.warps)
-    return buffers * halves * units * 16 + tables
+    return buffers * halves(config) * units * 16 + tables
 
 
 def registers(config: Config, shape: ConvShape) -> int:
@@ -168,27 +174,32 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
 def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape) -> list[Config]:
     """Tiles of outputs with rows of 8 or more that fill the block's columns, each with the most octets that fit."""
     tile_m, tile_n, warps, warps_m = block
-    depth, height, width = (shape.most(i) for i in range(3))
     found = []
-    for tile_w in widths(width, tile_n):
-        for tile_h in heights(height, tile_n // tile_w):
-            tile_d = min(depth, tile_n // (tile_w * tile_h))
-            tile_b = max(1, min(shape.images, tile_n // (tile_w * tile_h * tile_d)))
-            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, tile_b, tile_d, tile_h, tile_w, 1)
-            for octets in octet_counts(shape):
-                config = replace(plain, octets=octets)
-                held = 8 * rounds(config, shape)
-                if octets == 1 or held <= MOST_HELD:
-                    found.append(config)
-                    break
+    for tile_w in widths(shape.most(2), tile_n):
+        for tile_h in heights(shape.most(1), tile_n // tile_w):
+            tile_d = min(shape.most(0), tile_n // (tile_w * tile_h))
+            whole = tile_w >= shape.most(2) and tile_h >= shape.most(1) and tile_d >= shape.most(0)
+            tile_b = max(1, min(shape.images, tile_n // (tile_w * tile_h * tile_d))) if whole else 1
+            group = 2 if products == 3 else 1
+            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, group, tile_b, tile_d, tile_h, tile_w, 1)
+            found += with_octets(plain, shape, octet_counts(shape))
     return found
 
 
+def with_octets(plain: Config, shape: ConvShape, counts: Sequence[int]) -> list[Config]:
+    """With the most octets that registers can carry."""
+    for octets in counts:
+        config = replace(plain, octets=octets)
+        if octets == counts[-1] or 8 * rounds(config, shape) <= MOST_HELD:
+            return [config]
+    return []
+
+
 def widths(width: int, most: int) -> list[int]:
-    """Powers of two, and the whole width; even, since pairs are stored."""
-    powers = [p for p in (4, 8, 16, 32, 64, 128, 256) if p <= most and p < 2 * width]
+    """Powers of two from 8 on, and the whole width; even, since pairs are stored."""
+    powers = [p for p in (8, 16, 32, 64, 128, 256) if p <= most and p < 2 * width]
     whole = width + width % 2
-    return sorted({*powers, *([whole] if whole <= most else [])}) or [2]
+    return sorted({*powers, *([whole] if whole <= most else [])})
 
 
 def heights(height: int, most: int) -> list[int]:
@@ -211,33 +222,56 @@ def floor_us(shape: ConvShape, device: Device) -> float:
 
 @cache
 def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
-    """Rounds of blocks: products, shared memory and instructions of a tile beside each other, then the bytes."""
+    return block_cost_us(config, shape, device, MMA_SHARE, matrix_bytes(config, shape))
+
+
+def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float, read_bytes: float) -> float:
+    """Waves of blocks, each the longest of its products, shared memory and instructions; beside them the bytes.
+
+    share: what the loop reaches of the tensor cores' rate; read_bytes: what the products of a step of k read.
+    """
     clocks_per_us = device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
-    taps = shape.taps / len(shape.phases)
-    k = 16 * steps_of(config, math.ceil(taps)) * chunks(config, shape)
-    rate = device.peaks.float16 * 1e6 / device.multiprocessors * MMA_SHARE
+    k = k_of(config, shape)
+    rate = device.peaks.float16 * 1e6 / device.multiprocessors * share
     multiplying = config.products * 2 * config.tile_m * config.tile_n * k / rate
-    warp_m, warp_n = config.tile_m // config.warps_m, config.tile_n * config.warps_m // config.warps
-    reads = {1: 1, 3: 2}[config.products] * config.warps * (warp_m + conflicts(config, shape) * warp_n) * k * 2
     elements = pixels(config, shape) * 8 * config.octets * chunks(config, shape)
-    fetching = elements * (ITEMSIZE[shape.dtype] + 2 * (2 if config.products == 3 else 1))
-    sharing = (reads + fetching) / 128 / clocks_per_us
-    scattered = 1 if shape.vector > 1 else 1.5
+    carried = elements * (ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape) + 2 * halves(config))
+    sharing = (read_bytes * k / 16 + carried) / 128 / clocks_per_us
+    scattered = 1.0 if shape.vector % 2 == 0 and shape.y_space[2] % 2 == 0 and shape.y_step(2) == 1 else 1.6
     results = config.tile_m * config.tile_n * RESULT_INSTRUCTIONS * scattered
     issuing = (results + elements * ELEMENT_INSTRUCTIONS + k * config.warps * 40) / ISSUED / clocks_per_us
     alone = max(multiplying, sharing, issuing)
+    latency = FIRST_US + CHUNK_US * chunks(config, shape)
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
-    computing = waves * (config.blocks * alone + BLOCK_US)
-    partial = 1 if shape.y_step(2) == 1 else 1.5  # sectors of a line that several phases write one by one
-    l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + config.tile_m * k * 2 * config.products) / 5.5e6
-    moving = max(shape.bytes_moved * partial / (device.copy_gbps * STREAM_SHARE) / 1e3, l2)
-    return LAUNCH_US + beside_us(computing, moving)
+    computing = waves * max(config.blocks * alone, alone + latency)
+    written = shape.epilogue_bytes * (1 if shape.y_step(2) == 1 else 1.5)  # lines that several phases write in turn
+    moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
+    weights = config.tile_m * k * 2 * halves(config)
+    l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + weights) / L2_BYTES_PER_US
+    return LAUNCH_US + beside_us(computing, max(moving, l2))
 
 
-def conflicts(config: Config, shape: ConvShape) -> float:
-    """How often a bank of shared memory is asked for by the 8 rows that ldmatrix reads at once."""
-    by_stride = math.gcd(shape.stride(2), 8)
-    return by_stride if config.tile_w % 8 == 0 else max(by_stride, 1.5)
+def halves(config: Config) -> int:
+    return 2 if config.products == 3 else 1
+
+
+def k_of(config: Config, shape: ConvShape) -> int:
+    """Of an average phase, padded."""
+    steps = sum(steps_of(config, phase.taps) for phase in shape.phases) / len(shape.phases)
+    return math.ceil(16 * steps * chunks(config, shape))
+
+
+def sectors(row: int, shape: ConvShape) -> float:
+    """Bytes that are fetched for every byte of a row of so many neighbours: memory moves 32 at a time."""
+    wanted = row * ITEMSIZE[shape.dtype]
+    return (wanted + 16) / wanted if shape.x_pitches[4] == 1 else 1.0
+
+
+def matrix_bytes(config: Config, shape: ConvShape) -> float:
+    """What ldmatrix and the loads of weights read for 16 of k; the 8 rows of a matrix may lie in few banks."""
+    warp_m, warp_n = config.tile_m // config.warps_m, config.tile_n * config.warps_m // config.warps
+    conflicts = 1.0 if config.tile_w % 8 == 0 else 1.5
+    return halves(config) * config.warps * (warp_m + conflicts * warp_n) * 32 * (1.5 if config.products == 3 else 1)
 
 
 # --- packed weights: fragments of all phases, inverse scales, offsets of the taps
@@ -246,8 +280,8 @@ def conflicts(config: Config, shape: ConvShape) -> float:
 def fragments(config: Config, shape: ConvShape) -> list[int]:
     """Where the fragments of each phase begin, and their end; in 16 bytes of all lanes of a warp."""
     rows = shape.groups * math.ceil(shape.outputs / config.tile_m) * config.tile_m // 16
-    halves = 2 if config.products == 3 else 1
-    sizes = [rows * chunks(config, shape) * steps_of(config, phase.taps) * halves for phase in shape.phases]
+    each = rows * chunks(config, shape) * halves(config)
+    sizes = [each * steps_of(config, phase.taps) for phase in shape.phases]
     return [0, *itertools.accumulate(sizes)]
 
 
@@ -274,7 +308,7 @@ def arithmetic(config: Config, shape: ConvShape) -> str:
     return f"tensor-core products of {shape.dtype}, summed in float32"
 
 
-def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
+def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma") -> str:
     """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight."""
     vector = 2 if shape.vector % 2 == 0 and config.tile_w % 2 == 0 and shape.y_step(2) == 1 else 1
     vector = vector if shape.y_space[2] % 2 == 0 else 1
@@ -288,7 +322,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         ),
         integers(phases=len(shape.phases), most_taps=shape.most_taps, **by_axis("most", tuple(map(shape.most, axes)))),
         integers(products=config.products, tile_m=config.tile_m, tile_n=config.tile_n),
-        integers(warps=config.warps, warps_m=config.warps_m, octets=config.octets),
+        integers(warps=config.warps, warps_m=config.warps_m, octets=config.octets, group=config.group),
         integers(blocks_at_once=config.blocks, vector=vector),
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
         integers(region_d=d, region_h=h, region_w=w),
@@ -316,6 +350,6 @@ extern "C" int {name}_pack(const {type_}* weight, void* packed, cudaStream_t str
 }}
 extern "C" int {name}(
     const {type_}* x, const {type_}* weight, const void* packed, const {epilogue}::Args* args, cudaStream_t stream) {{
-    return kw::conv_mma::launch<{name}_Config, {epilogue}>({name}_problem(x, weight, packed), *args, stream);
+    return kw::{namespace}::launch<{name}_Config, {epilogue}>({name}_problem(x, weight, packed), *args, stream);
 }}
 """

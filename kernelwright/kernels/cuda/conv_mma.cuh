@@ -28,6 +28,7 @@ struct DefaultConfig {
     static constexpr int tile_m = 64, tile_n = 256;         // output channels and pixels of a block
     static constexpr int warps = 8, warps_m = 2;            // of a block, and how many of them lie along the channels
     static constexpr int octets = 1;                        // of channels in shared memory at once
+    static constexpr int group = 1;                         // steps of 16 of k that belong together; 2 for three products
     static constexpr int blocks_at_once = 2;                // on a multiprocessor
     static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 2 or 1
     static constexpr bool flat = true;                      // columns of the epilogue are places in a plane
@@ -51,12 +52,13 @@ template <class C> struct Sizes {
     static constexpr int threads = C::warps * 32, warps_n = C::warps / C::warps_m;
     static constexpr int warp_m = C::tile_m / C::warps_m, warp_n = C::tile_n / warps_n;
     static constexpr int halves = C::products == 3 ? 2 : 1;  // of an element
-    static constexpr int group = C::products == 3 ? 2 : 1;   // steps of 16 of k between promotions
-    static constexpr int pixels = C::tile_b * C::region_d * C::region_h * C::region_w;
+    // Inputs of a row whose columns leave the same remainder by the stride lie side by side, as the outputs do.
+    static constexpr int alike = ceil_div(C::region_w, C::stride_w), row = alike * C::stride_w;
+    static constexpr int pixels = C::tile_b * C::region_d * C::region_h * row;
     static constexpr int units = C::octets * pixels, rounds = ceil_div(units, threads);
     static constexpr int chunks = ceil_div(C::channels, 8 * C::octets), buffers = chunks > 1 ? 2 : 1;
     static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
-    static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), group) * group;
+    static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), C::group) * C::group;
     static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
     static_assert(C::warps % C::warps_m == 0 && warp_m % 16 == 0 && warp_n % 16 == 0, "a warp has whole products");
     static_assert(tile <= C::tile_n, "the tile's pixels are columns");
@@ -66,7 +68,7 @@ template <class C> struct Sizes {
 
 // Steps of 16 of k in a chunk of channels.
 template <class C> __host__ __device__ constexpr int steps_of(int taps) {
-    return ceil_div(ceil_div(C::octets * taps, 2), Sizes<C>::group) * Sizes<C>::group;
+    return ceil_div(ceil_div(C::octets * taps, 2), C::group) * C::group;
 }
 
 template <class C> struct Problem {
@@ -124,13 +126,13 @@ template <class C> KW_DEVICE Place in_tile(int n) {
 
 template <class C> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
     using S = Sizes<C>;
-    const int first_d = work.first.d * C::stride_d + phase.axis[0].lowest(),
-              first_h = work.first.h * C::stride_h + phase.axis[1].lowest(),
-              first_w = work.first.w * C::stride_w + phase.axis[2].lowest();
+    const int first_d = work.first.d * C::stride_d + phase.axis[0].x_first,
+              first_h = work.first.h * C::stride_h + phase.axis[1].x_first,
+              first_w = work.first.w * C::stride_w + phase.axis[2].x_first;
     for (int i = threadIdx.x; i < S::pixels; i += S::threads) {
-        const int w = first_w + i % C::region_w, h = first_h + i / C::region_w % C::region_h,
-                  d = first_d + i / (C::region_w * C::region_h) % C::region_d,
-                  image = i / (C::region_w * C::region_h * C::region_d);
+        const int column = i % S::row, w = first_w + column % S::alike * C::stride_w + column / S::alike;
+        const int h = first_h + i / S::row % C::region_h, d = first_d + i / (S::row * C::region_h) % C::region_d,
+                  image = i / (S::row * C::region_h * C::region_d);
         const bool inside = w >= 0 && w < C::x_w && h >= 0 && h < C::x_h && d >= 0 && d < C::x_d &&
                             work.first.image + image < C::images;
         shared.from[i] = inside ? (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch)
@@ -194,16 +196,51 @@ template <class C> struct Carrier {
 
 // --- products of one warp
 
+// What a warp multiplies: rows and columns of its part of the block's product, and where its weights lie.
+template <class C> struct Part {
+    int first_output, first_column;  // of this lane, in the layout of mma's D: rows lane / 4, columns 2 (lane % 4)
+    const uint4* fragments;
+    int steps, pitch;  // steps of 16 of k in a chunk; from 16 output channels to the next
+
+    KW_DEVICE Part(const Problem<C>& problem, const Work& work) {
+        using S = Sizes<C>;
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        const int first = work.first_output + warp % C::warps_m * S::warp_m;
+        first_output = first + lane / 4;
+        first_column = warp / C::warps_m * S::warp_n + lane % 4 * 2;
+        const Phase& phase = problem.phases[work.phase];
+        steps = steps_of<C>(phase.taps()), pitch = S::chunks * steps * S::halves * 32;
+        fragments = problem.fragments + phase.fragment * 32 + (int64_t)(work.group * S::fragments_m + first / 16) * pitch +
+                    lane;
+    }
+    KW_DEVICE const uint4* of_chunk(int chunk) const {
+        return fragments + (int64_t)chunk * steps * Sizes<C>::halves * 32;
+    }
+};
+
+// Where column n of a block's product begins in the region; columns beyond the tile read what the first one does.
+template <class C> KW_DEVICE int region_place(int n) {
+    const Place at = in_tile<C>(n < Sizes<C>::tile ? n : 0);
+    return ((at.image * C::region_d + at.d * C::stride_d) * C::region_h + at.h * C::stride_h) * Sizes<C>::row + at.w;
+}
+
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int M = S::warp_m / 16, N = S::warp_n / 8;
     using Fragment = uint32_t[4];
     float total[M][N][4];
+    int rows[N / 2];  // of the region: where this lane's row of every ldmatrix begins
 
     KW_DEVICE Sums() {
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] = 0.f;
+#pragma unroll
+        for (int n = 0; n < N / 2; n++)
+            rows[n] = region_place<C>(warp / C::warps_m * S::warp_n + n * 16 + lane / 16 * 8 + lane % 8);
     }
+    KW_DEVICE static void delivered() {}
+    KW_DEVICE float at(int m, int n, int i) const { return total[m][n][i]; }
     KW_DEVICE void rescale(float factor) {
 #pragma unroll
         for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] *= factor;
@@ -215,7 +252,7 @@ template <class C> struct Sums {
             a[m][0] = v.x, a[m][1] = v.y, a[m][2] = v.z, a[m][3] = v.w;
         }
     }
-    KW_DEVICE static void load_pixels(Fragment (&b)[N / 2], const uint4* region, const int (&rows)[N / 2], int offset) {
+    KW_DEVICE void load_pixels(Fragment (&b)[N / 2], const uint4* region, int offset) const {
 #pragma unroll
         for (int n = 0; n < N / 2; n++) ptx80::load_matrices(b[n], region + rows[n] + offset);
     }
@@ -225,48 +262,55 @@ template <class C> struct Sums {
 #pragma unroll
             for (int n = 0; n < N; n++) ptx80::mma_f16(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
     }
-    // One chunk of channels. The weights of the next step travel while this one is multiplied.
-    KW_DEVICE void add(const uint4 (&region)[S::halves][S::units], const int* offset, const int (&rows)[N / 2],
-                       const uint4* fragments, int pitch, int steps) {
-        if (steps == 0) return;
-        if constexpr (C::products == 1) {
-            Fragment a[M], next[M], b[N / 2];
-            load_weights(next, fragments, pitch);
+    // One chunk of channels.
+    KW_DEVICE void add(const Shared<C>& shared, const Part<C>& part, int chunk) {
+        const auto& region = shared.region[chunk % S::buffers];
+        const int* offset = shared.offset + threadIdx.x / 8 % 2;  // of the first or second 8 of every 16 of k
+        if (part.steps == 0) return;
+        if constexpr (C::products == 1) add_rounded(region, offset, part.of_chunk(chunk), part);
+        else add_pairs(region, offset, part.of_chunk(chunk), part);
+    }
+    // The weights of the next step travel while this one is multiplied.
+    KW_DEVICE void add_rounded(const uint4 (&region)[S::halves][S::units], const int* offset, const uint4* fragments,
+                               const Part<C>& part) {
+        Fragment a[M], next[M], b[N / 2];
+        load_weights(next, fragments, part.pitch);
 #pragma unroll 2
-            for (int step = 0; step < steps; step++) {
+        for (int step = 0; step < part.steps; step++) {
 #pragma unroll
-                for (int m = 0; m < M; m++)
+            for (int m = 0; m < M; m++)
 #pragma unroll
-                    for (int i = 0; i < 4; i++) a[m][i] = next[m][i];
-                load_pixels(b, region[0], rows, offset[2 * step]);
-                fragments += step + 1 < steps ? 32 : 0;
-                load_weights(next, fragments, pitch);
-                multiply(total, a, b);
+                for (int i = 0; i < 4; i++) a[m][i] = next[m][i];
+            load_pixels(b, region[0], offset[2 * step]);
+            fragments += step + 1 < part.steps ? 32 : 0;
+            load_weights(next, fragments, part.pitch);
+            multiply(total, a, b);
+        }
+    }
+    // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
+    KW_DEVICE void add_pairs(const uint4 (&region)[S::halves][S::units], const int* offset, const uint4* fragments,
+                             const Part<C>& part) {
+        for (int step = 0; step < part.steps; step += 2, fragments += 4 * 32) {
+            Fragment high[2][M], low[M], pixels[N / 2];
+            float sum[M][N][4];
+#pragma unroll
+            for (int i = 0; i < M * N * 4; i++) (&sum[0][0][0])[i] = 0.f;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                load_weights(high[i], fragments + i * 2 * 32, part.pitch);
+                load_weights(low, fragments + (i * 2 + 1) * 32, part.pitch);
+                load_pixels(pixels, region[1], offset[2 * (step + i)]);
+                multiply(sum, high[i], pixels);
+                load_pixels(pixels, region[0], offset[2 * (step + i)]);
+                multiply(sum, low, pixels);
             }
-        } else {
-            // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
-            for (int step = 0; step < steps; step += 2, fragments += 4 * 32) {
-                Fragment high[2][M], low[M], pixels[N / 2];
-                float part[M][N][4];
 #pragma unroll
-                for (int i = 0; i < M * N * 4; i++) (&part[0][0][0])[i] = 0.f;
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    load_weights(high[i], fragments + i * 2 * 32, pitch);
-                    load_weights(low, fragments + (i * 2 + 1) * 32, pitch);
-                    load_pixels(pixels, region[1], rows, offset[2 * (step + i)]);
-                    multiply(part, high[i], pixels);
-                    load_pixels(pixels, region[0], rows, offset[2 * (step + i)]);
-                    multiply(part, low, pixels);
-                }
-#pragma unroll
-                for (int i = 0; i < 2; i++) {
-                    load_pixels(pixels, region[0], rows, offset[2 * (step + i)]);
-                    multiply(part, high[i], pixels);
-                }
-#pragma unroll
-                for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] += (&part[0][0][0])[i];
+            for (int i = 0; i < 2; i++) {
+                load_pixels(pixels, region[0], offset[2 * (step + i)]);
+                multiply(sum, high[i], pixels);
             }
+#pragma unroll
+            for (int i = 0; i < M * N * 4; i++) (&total[0][0][0])[i] += (&sum[0][0][0])[i];
         }
     }
 };
@@ -285,69 +329,67 @@ template <class C> KW_DEVICE bool is_inside(const Phase& phase, const Place& at)
 }
 
 // All of the thread's results in plain float32.
-template <class C, class Epilogue>
+template <class C, class Epilogue, int M, int N>
 KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                              int first_output, int first_column) {
+                              const Part<C>& part) {
     const Phase& phase = problem.phases[work.phase];
 #pragma unroll 1
-    for (int i = 0; i < Sums<C>::N * Sums<C>::M * 4; i++) {
-        const int output = first_output + i / 2 % (Sums<C>::M * 2) * 8;
-        const Place at = place_of<C>(work, first_column + i / (Sums<C>::M * 4) * 8 + i % 2);
+    for (int i = 0; i < N * M * 2; i++) {
+        const int output = part.first_output + i / 2 % M * 8;
+        const Place at = place_of<C>(work, part.first_column + i / (M * 2) * 8 + i % 2);
         if (output >= C::outputs || !is_inside<C>(phase, at)) continue;
         const float sum[1] = {conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, output)};
         conv::store_at<C, Epilogue, 1>(args, sum, phase, at, work.group * C::outputs + output);
     }
 }
 
-template <class C, class Epilogue>
+template <class C, class Epilogue, class Sums>
 KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                      const Sums<C>& sums, float inverse_x) {
-    using S = Sizes<C>;
-    constexpr int M = Sums<C>::M * 2, N = Sums<C>::N;
+                      const Part<C>& part, const Sums& sums, float inverse_x) {
+    constexpr int M = Sums::M * 2, N = Sums::N;
     const Phase& phase = problem.phases[work.phase];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int first_output = work.first_output + warp % C::warps_m * S::warp_m + lane / 4,
-              first_column = warp / C::warps_m * S::warp_n + lane % 4 * 2;
     float zero = 0.f, inverse[M];
 #pragma unroll
     for (int m = 0; m < M; m++) {
-        const int output = first_output + m * 8;
+        const int output = part.first_output + m * 8;
         const float inverse_w = output < C::outputs ? __ldg(problem.inverse + work.group * C::outputs + output) : 1.f;
         inverse[m] = inverse_x * inverse_w;
         if (!(inverse[m] >= 0x1p-126f)) zero = 1.f;
         zero = fmaf(inverse[m], 0.f, zero);
     }
 #pragma unroll
-    for (int i = 0; i < M / 2 * N * 4; i++) zero = fmaf((&sums.total[0][0][0])[i], 0.f, zero);
+    for (int n = 0; n < N; n++)
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            zero = fmaf(sums.at(m / 2, n, m % 2 * 2), 0.f, fmaf(sums.at(m / 2, n, m % 2 * 2 + 1), 0.f, zero));
     if (!(zero == 0.f)) {  // a sum is Inf or NaN, or the scales have left float32's range
-        finish_plainly<C, Epilogue>(problem, args, work, first_output, first_column);
+        finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
         return;
     }
 #pragma unroll
-    for (int n = 0; n < N; n++) {
+    for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 2; i += C::vector) {
-            const Place at = place_of<C>(work, first_column + n * 8 + i);
+            const Place at = place_of<C>(work, part.first_column + n * 8 + i);
             if (!is_inside<C>(phase, at)) continue;
 #pragma unroll
             for (int m = 0; m < M; m++) {
-                const int output = first_output + m * 8;
+                const int output = part.first_output + m * 8;
                 if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
                 float v[C::vector];
 #pragma unroll
-                for (int j = 0; j < C::vector; j++) v[j] = sums.total[m / 2][n][m % 2 * 2 + i + j] * inverse[m];
+                for (int j = 0; j < C::vector; j++) v[j] = sums.at(m / 2, n, m % 2 * 2 + i + j) * inverse[m];
                 conv::store_at<C, Epilogue, C::vector>(args, v, phase, at, work.group * C::outputs + output);
             }
         }
-    }
 }
 
-template <class C, class Epilogue>
-__global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
-    convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
+// --- a block
+
+// `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh.
+template <class C, class Epilogue, class Sums>
+KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     using S = Sizes<C>;
-    extern __shared__ uint4 dynamic[];
-    Shared<C>& shared = *(Shared<C>*)dynamic;
     const Work work = work_of<C>(blockIdx.x);
     const Phase& phase = problem.phases[work.phase];
     if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
@@ -356,34 +398,21 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
     fill_tables<C>(shared, problem.offsets, phase, work);
     __syncthreads();
 
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int rows[Sums<C>::N / 2];  // of the region, of what this lane's row of every ldmatrix begins at
-#pragma unroll
-    for (int n = 0; n < Sums<C>::N / 2; n++) {
-        const int column = warp / C::warps_m * S::warp_n + n * 16 + lane / 16 * 8 + lane % 8;
-        const Place at = in_tile<C>(column < S::tile ? column : 0);
-        rows[n] = ((at.image * C::region_d + at.d * C::stride_d) * C::region_h + at.h * C::stride_h) * C::region_w +
-                  at.w * C::stride_w;
-    }
-    const int* offset = shared.offset + lane / 8 % 2;  // of the first or second 8 of every 16 of k
-    const int steps = steps_of<C>(phase.taps()), pitch = S::chunks * steps * S::halves * 32;
-    const int first_m = work.group * S::fragments_m + (work.first_output + warp % C::warps_m * S::warp_m) / 16;
-    const uint4* fragments = problem.fragments + phase.fragment * 32 + (int64_t)first_m * pitch + lane;
     const typename C::Type* x = problem.x + work.first.image * C::x_image_pitch +
                                 (int64_t)work.group * C::channels * C::x_channel_pitch;
-
-    Sums<C> sums;
+    const Part<C> part(problem, work);
+    Sums sums;
     Carrier<C> carrier;
     carrier.fetch(x, shared, 0);
     uint32_t scale = split::scale_bits(carrier.largest(shared));
     carrier.deliver(shared.region[0], split::scale_of(scale));
+    Sums::delivered();
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++) {
         const bool more = chunk + 1 < S::chunks;
         if (more) carrier.fetch(x, shared, chunk + 1);
-        sums.add(shared.region[chunk % S::buffers], offset, rows, fragments + (int64_t)chunk * steps * S::halves * 32,
-                 pitch, steps);
+        sums.add(shared, part, chunk);
         if (!more) break;
         // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
         const uint32_t wanted = split::scale_bits(carrier.largest(shared));
@@ -392,22 +421,32 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
             scale = wanted;
         }
         carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
+        Sums::delivered();
         __syncthreads();
     }
-    finish<C, Epilogue>(problem, args, work, sums, split::inverse_of(scale));
+    finish<C, Epilogue>(problem, args, work, part, sums, split::inverse_of(scale));
+}
+
+template <class C, class Epilogue>
+__global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
+    convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
+    extern __shared__ uint4 dynamic[];
+    convolve<C, Epilogue, Sums<C>>(problem, args, *(Shared<C>*)dynamic);
 }
 
 // --- weights: a block for each output channel finds its scale and writes its part of every fragment
 
-// Where every 8 of k of a phase lie in a block's region, counted from the first input that an output reads.
+// Where every 8 of k of a phase lie in a block's region, counted from the first input that an output reads. What is
+// beyond the last tap has no weight, and lies where the last one does.
 template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
-    auto inside = [](const Axis& axis, int j) { return axis.x_first + j * axis.x_step - axis.lowest(); };
+    using S = Sizes<C>;
+    if (phase.taps() == 0) return 0;
+    block = min(block, C::octets * phase.taps() - 1);
     const int tap = block / C::octets;
-    if (tap >= phase.taps()) return 0;  // the weight there is zero
-    const int w = tap % phase.axis[2].taps, h = tap / phase.axis[2].taps % phase.axis[1].taps,
-              d = tap / (phase.axis[2].taps * phase.axis[1].taps);
-    return block % C::octets * Sizes<C>::pixels + inside(phase.axis[2], w) +
-           (inside(phase.axis[0], d) * C::region_h + inside(phase.axis[1], h)) * C::region_w;
+    const Axis &ad = phase.axis[0], &ah = phase.axis[1], &aw = phase.axis[2];
+    const int w = tap % aw.taps * aw.x_step, h = tap / aw.taps % ah.taps * ah.x_step,
+              d = tap / (aw.taps * ah.taps) * ad.x_step;
+    return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike + w / C::stride_w;
 }
 
 template <class C>

@@ -17,10 +17,7 @@
 namespace kw::conv {
 
 struct Axis {
-    int count, taps, x_first, x_step, k_first, k_step, y_first;
-
-    // The first input that output 0 reads.
-    KW_DEVICE int lowest() const { return x_first + (x_step < 0 ? (taps - 1) * x_step : 0); }
+    int count, taps, x_first, x_step, k_first, k_step, y_first;  // x_step is not negative
 };
 
 struct Phase {

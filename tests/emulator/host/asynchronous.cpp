@@ -554,6 +554,7 @@ const std::map<std::string, Handler> instructions = {
     {"cp.async.bulk.tensor", cp_async_bulk_tensor},
     {"ldmatrix", ldmatrix},
     {"mma", mma},
+    {"fence.proxy.async", [](Frame&, const Arguments&) {}},
     {"wgmma.mma_async", wgmma_mma_async},
     {"wgmma.fence", wgmma_fence},
     {"wgmma.commit_group", wgmma_commit},

@@ -1,0 +1,159 @@
+// conv_mma.cuh on Hopper's own tensor-core instruction: the same tiles, packed weights and results, twice the rate.
+//
+// wgmma reads pixels straight from shared memory. Without swizzle, 8 rows of 16 bytes that lie together are what it takes
+// at once, and such is an octet of 8 neighbouring pixels: a tap is only another start address. Two distances complete the
+// descriptor: to the second 8 of k, another octet or tap, and to the next 8 pixels, on the same row or on the next one.
+// Weights come from registers, in which a warp's 16 rows lie as in mma.sync.
+#pragma once
+
+#include "conv_mma.cuh"
+
+namespace kw::conv_sm90 {
+
+using conv_mma::Part;
+using conv_mma::Problem;
+using conv_mma::Shared;
+using conv_mma::Sizes;
+
+// What ordinary stores wrote to shared memory becomes visible to the tensor cores.
+KW_DEVICE void fence_for_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// K-major without swizzle; distances in 16 bytes.
+KW_DEVICE uint64_t descriptor(uint32_t address, int next_k, int next_pixels) {
+    return (uint64_t)next_pixels << 32 | (uint64_t)next_k << 16 | (uint64_t)(address >> 4);
+}
+
+template <class C> struct Sums {
+    using S = Sizes<C>;
+    static constexpr int wgmma_n = S::warp_n < 128 ? S::warp_n : 128, blocks = S::warp_n / wgmma_n;
+    static constexpr int M = 1, N = S::warp_n / 8;
+    // From 8 pixels to the next 8: a tile of 8 columns goes on in the next row.
+    static constexpr int next_pixels = C::tile_w == 8 ? C::stride_h * S::row : 8;
+    using Fragment = uint32_t[4];
+    using Block = float[wgmma_n / 2];
+    Block total[blocks];
+    int first[blocks];  // of the region: where the pixels of each block begin
+
+    static_assert(C::warps_m % 4 == 0 && S::warp_m == 16, "a warpgroup has 64 rows, a warp 16 of them");
+    static_assert(S::warp_n % wgmma_n == 0 && (wgmma_n == 64 || wgmma_n == 128), "64 or 128 pixels an instruction");
+    static_assert(C::tile_w == 8 ? C::tile_h * 8 % wgmma_n == 0 : C::tile_w % wgmma_n == 0, "one distance for all");
+    static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
+
+    KW_DEVICE Sums() {
+#pragma unroll
+        for (int j = 0; j < blocks; j++) {
+            first[j] = conv_mma::region_place<C>(threadIdx.x / 32 / C::warps_m * S::warp_n + j * wgmma_n);
+#pragma unroll
+            for (int i = 0; i < wgmma_n / 2; i++) total[j][i] = 0.f;
+        }
+    }
+    KW_DEVICE static void delivered() { fence_for_tensor_cores(); }
+    KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / wgmma_n][n * 8 % wgmma_n / 2 + i]; }
+    KW_DEVICE void rescale(float factor) {
+#pragma unroll
+        for (int j = 0; j < blocks; j++)
+#pragma unroll
+            for (int i = 0; i < wgmma_n / 2; i++) total[j][i] *= factor;
+    }
+    KW_DEVICE static void load_weights(Fragment (&a)[C::group * S::halves], const uint4* fragments) {
+#pragma unroll
+        for (int i = 0; i < C::group * S::halves; i++) {
+            const uint4 v = __ldg(fragments + i * 32);
+            a[i][0] = v.x, a[i][1] = v.y, a[i][2] = v.z, a[i][3] = v.w;
+        }
+    }
+    template <int Count> KW_DEVICE static void pin_all(Block (&sums)[Count]) {
+#pragma unroll
+        for (int j = 0; j < Count; j++) ptx90::pin(sums[j]);
+    }
+    // `group` steps from weights in registers, while those of the next group travel.
+    KW_DEVICE void add_group(uint32_t region, const int* offset, const Fragment (&a)[C::group * S::halves],
+                             Fragment (&next)[C::group * S::halves], const uint4* fragments) {
+        uint64_t pixels[C::group];
+#pragma unroll
+        for (int i = 0; i < C::group; i++)
+            pixels[i] = descriptor(region + offset[2 * i] * 16, offset[2 * i + 1] - offset[2 * i], next_pixels);
+        if constexpr (C::products == 1) {
+            pin_all(total);
+            ptx90::wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < C::group; i++)
+#pragma unroll
+                for (int j = 0; j < blocks; j++) ptx90::wgmma_f16<true>(total[j], a[i], pixels[i] + first[j]);
+            ptx90::wgmma_commit();
+            load_weights(next, fragments);
+            ptx90::wgmma_wait<0>();
+            pin_all(total);
+        } else {
+            // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
+            constexpr uint64_t low = S::units;
+            Block sum[blocks];
+            pin_all(sum);
+            ptx90::wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < C::group; i++)
+#pragma unroll
+                for (int j = 0; j < blocks; j++) {
+                    if (i == 0) ptx90::wgmma_f16<false>(sum[j], a[2 * i + 1], pixels[i] + first[j]);
+                    else ptx90::wgmma_f16<true>(sum[j], a[2 * i + 1], pixels[i] + first[j]);
+                    ptx90::wgmma_f16<true>(sum[j], a[2 * i], pixels[i] + first[j] + low);
+                }
+#pragma unroll
+            for (int i = 0; i < C::group; i++)
+#pragma unroll
+                for (int j = 0; j < blocks; j++) ptx90::wgmma_f16<true>(sum[j], a[2 * i], pixels[i] + first[j]);
+            ptx90::wgmma_commit();
+            load_weights(next, fragments);
+            ptx90::wgmma_wait<0>();
+            pin_all(sum);
+#pragma unroll
+            for (int j = 0; j < blocks; j++)
+#pragma unroll
+                for (int i = 0; i < wgmma_n / 2; i++) total[j][i] += sum[j][i];
+        }
+    }
+    KW_DEVICE void add(const Shared<C>& shared, const Part<C>& part, int chunk) {
+        constexpr int length = C::group * S::halves * 32;  // of a group's weights
+        if (part.steps == 0) return;
+        const uint32_t region = ptx90::shared_address(shared.region[chunk % S::buffers]);
+        const uint4* fragments = part.of_chunk(chunk);
+        const uint4* last = fragments + (part.steps / C::group - 1) * length;
+        const int* offset = shared.offset;
+        Fragment a[C::group * S::halves], b[C::group * S::halves];
+        load_weights(a, fragments);
+        int left = part.steps / C::group;
+#pragma unroll 1
+        while (true) {
+            fragments = fragments < last ? fragments + length : last;
+            add_group(region, offset, a, b, fragments);
+            offset += 2 * C::group;
+            if (--left == 0) return;
+            fragments = fragments < last ? fragments + length : last;
+            add_group(region, offset, b, a, fragments);
+            offset += 2 * C::group;
+            if (--left == 0) return;
+        }
+    }
+};
+
+template <class C, class Epilogue>
+__global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
+    convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
+    extern __shared__ uint4 dynamic[];
+    conv_mma::convolve<C, Epilogue, Sums<C>>(problem, args, *(Shared<C>*)dynamic);
+}
+
+#ifndef __CUDACC_RTC__
+// Enqueues the convolution; allocates nothing and waits for nothing. Weights are packed by conv_mma::pack.
+template <class C, class Epilogue>
+cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
+    constexpr int bytes = (int)sizeof(Shared<C>);
+    auto kernel = convolve_kernel<C, Epilogue>;
+    if (bytes > 48 * 1024)
+        if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
+    kernel<<<(unsigned)conv_mma::blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);
+    return cudaGetLastError();
+}
+#endif
+
+}  // namespace kw::conv_sm90
