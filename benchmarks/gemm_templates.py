@@ -1,6 +1,6 @@
 """Builds every GEMM template, checks it against float64 on hostile inputs and times it against PyTorch, on one GPU.
 
-    python benchmarks/gemm_device.py --out results.jsonl [--only exact errors special times half] [--keep BUILD_DIR]
+    python benchmarks/gemm_templates.py --out results.jsonl [--only exact errors special times half] [--keep BUILD_DIR]
 
 Every measurement is a line of JSON in the file given; a short table comes last. Each phase runs in a process of its own
 with a time limit, so that a kernel that hangs takes only its own phase along.
@@ -1078,7 +1078,7 @@ def environment() -> dict[str, Any]:
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "none",
         "torch": torch.__version__,
         "commit": commit.stdout.strip(),
-        "command": "python benchmarks/gemm_device.py",
+        "command": "python benchmarks/gemm_templates.py",
     }
 
 
