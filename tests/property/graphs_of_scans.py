@@ -10,22 +10,11 @@ from hypothesis import strategies as st
 
 from kernelwright.ir.dtypes import DType, bool_, float16, float32, float64, int8, int32, int64, uint8
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Node, Pad, Scan, Shape, Slice
+from tests.property.graphs_of_rows import Case
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 48, 64, 100, 130, 257, 700)
 MOST_ELEMENTS = 6000
 DTYPES = (float32, float32, float32, float64, float16, int32, int64, int8, uint8, bool_)
-
-
-@dataclass(frozen=True, repr=False)
-class Case:
-    """The graph, the same in float64, and its operands."""
-
-    graph: Graph
-    wide: Graph
-    tensors: tuple[torch.Tensor, ...]
-
-    def __repr__(self) -> str:
-        return f"Case of {len(self.graph.nodes())} nodes"
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ template <typename Body, int known, typename S, typename One> KW_DEVICE void sca
 template <typename Body, int stage, typename S, typename One> KW_DEVICE void scan_total(One& total, const S& s, int lane) {
     const auto keep = [lane](auto& one, const auto& state) {
         one.clear();
-        one.merge(state, lane);
+        one.add(0, state.value(lane));
     };
     scan_each<Body, stage, stage + 1>(keep, total, s);
 }
@@ -88,7 +88,7 @@ template <typename Body, int stage, typename One> void scan_starts(One* totals, 
         const auto step = [](auto& total, auto& sum) {
             const auto own = total;
             total = sum;
-            sum.merge(own, 0);
+            sum.add(0, own.value(0));
         };
         scan_each<Body, stage, stage + 1>(step, totals[chunk * apart], before);
     }

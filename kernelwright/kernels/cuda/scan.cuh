@@ -53,7 +53,7 @@ template <bool reverse, int threads> struct ScanAlong {
 #pragma unroll
             for (int by = 1; by < width; by *= 2) {
                 State lower = from_below(own, by);
-                lower.merge(own, 0);
+                lower.add(0, own.value(0));
                 if (lane >= by) own = lower;
             }
             before[u] = from_below(own, 1);
@@ -65,9 +65,9 @@ template <bool reverse, int threads> struct ScanAlong {
 #pragma unroll
         for (int u = 0; u < V; ++u) {
             State start = all;
-            start.merge(before[u], 0);
+            start.add(0, before[u].value(0));
             before[u] = start;
-            all.merge(last[u], 0);
+            all.add(0, last[u].value(0));
         }
         State start = carry;
         if constexpr (warps > 1) {
@@ -78,16 +78,16 @@ template <bool reverse, int threads> struct ScanAlong {
                 State total;
                 __builtin_memcpy(&total, &totals[turn][w], sizeof(State));
                 if (w == warp) start = carry;
-                carry.merge(total, 0);
+                carry.add(0, total.value(0));
             }
             turn ^= 1;
         } else {
-            carry.merge(all, 0);
+            carry.add(0, all.value(0));
         }
 #pragma unroll
         for (int u = 0; u < V; ++u) {
             State state = start;
-            state.merge(before[u], 0);
+            state.add(0, before[u].value(0));
 #pragma unroll
             for (int k = 0; k < N; ++k) {
                 const int i = reverse ? N - 1 - k : k;
@@ -306,7 +306,8 @@ __global__ void __launch_bounds__(threads) scan_across_starts(typename Body::tem
         const auto step = [](auto& at, auto& sum) {
             const auto own = at;
             at = sum;
-            sum.merge(own, 0);
+#pragma unroll
+            for (int i = 0; i < lanes; ++i) sum.add(i, own.value(i));
         };
         scan_each<Body, stage, stage + 1>(step, totals[chunk * total + i], before);
     }
