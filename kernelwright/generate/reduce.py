@@ -247,19 +247,20 @@ class RowsWriter(Writer):
         lines = [
             "template <int phase, int N> struct State {",
             "    KW_DEVICE void clear() {}",
-            "    template <int M> KW_DEVICE void merge(const State<phase, M>&, int) {}",
+            "    KW_DEVICE void merge(const State&) {}",
+            "    KW_DEVICE State<phase, 1> folded() const { return {}; }",
             "};",
         ]
         for phase in range(self.phases.finishing):
             reduces = self.phases.reduced_in(phase)
             names = [self.value_name(node) for node in reduces]
+            merges, folds = (f"{name}.merge(other.{name});" for name in names), (f"{name}.folded()" for name in names)
             lines += [
                 f"template <int N> struct State<{phase}, N> {{",
                 *(f"    {monoid(node)} {name};" for node, name in zip(reduces, names, strict=True)),
                 f"    KW_DEVICE void clear() {{ {' '.join(f'{name}.clear();' for name in names)} }}",
-                f"    template <int M> KW_DEVICE void merge(const State<{phase}, M>& other, int from) {{",
-                *(f"        {name}.merge(other.{name}, from);" for name in names),
-                "    }",
+                f"    KW_DEVICE void merge(const State& other) {{ {' '.join(merges)} }}",
+                f"    KW_DEVICE State<{phase}, 1> folded() const {{ return {{{', '.join(folds)}}}; }}",
                 "};",
             ]
         return lines

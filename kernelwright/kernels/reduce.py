@@ -31,6 +31,9 @@ L2_SHARE = 0.5
 # A CPU adds so many elements in sequence.
 CPU_STEPS = 128
 
+# Rows shorter than this are folded from few lanes on a CPU.
+SHORT_ROW = 128
+
 # States of a row shared by threads of a CPU are on the stack.
 MOST_PIECES = 128
 
@@ -191,9 +194,9 @@ def configs(work: RowWork, device: Device) -> tuple[ReduceConfig, ...]:
 
 def cpu_configs(work: RowWork, device: Device) -> Iterator[CpuConfig]:
     """Whole rows to a thread where there are rows enough; else pieces of each."""
-    widths = [n for n in (64, 32, 16) if n <= work.line] or [1]
-    if work.across:
-        widths = [n for n in (256, *widths) if n <= work.line]
+    # Short rows fold their lanes often; across, a line of 64 floats is what the prefetcher needs.
+    wanted = (64, 32, 16) if work.across else (16, 32, 64) if work.line < SHORT_ROW else (32, 64, 16)
+    widths = [n for n in wanted if n <= work.line] or [n for n in (4, 1) if n <= work.line][:1]
     few = 4 * device.multiprocessors
     for lanes in widths:
         chunk = CPU_STEPS if work.across else CPU_STEPS * lanes

@@ -51,9 +51,9 @@ KW_DEVICE Found<Body, phase, lanes> reduce_chunk(const typename Body::Args& args
                     column = reduce_vectors<Body, phase, 1>(args, row, column, stop, r, single);
             }
         }
-        auto total = folded<Body, phase, lanes>(wide);
-        if constexpr (line % lanes != 0) total.merge(folded<Body, phase, narrow>(some), 0);
-        if constexpr (line % narrow != 0) total.merge(single, 0);
+        auto total = wide.folded();
+        if constexpr (line % lanes != 0) total.merge(some.folded());
+        if constexpr (line % narrow != 0) total.merge(single);
         return total;
     }
 }
@@ -67,15 +67,17 @@ Found<Body, phase, lanes> reduce_span(const typename Body::Args& args, int64_t r
     if (chunks <= 1) return reduce_chunk<Body, phase, lanes>(args, row, begin, end, r);
     const int64_t middle = begin + chunks / 2 * chunk;
     auto left = reduce_span<Body, phase, lanes, chunk>(args, row, begin, middle, r);
-    left.merge(reduce_span<Body, phase, lanes, chunk>(args, row, middle, end, r), 0);
+    left.merge(reduce_span<Body, phase, lanes, chunk>(args, row, middle, end, r));
     return left;
 }
 
 // kw: reduce_columns
 // All columns of a row, or of `lanes` rows; with a grain, shared by threads in pieces that do not depend on their number.
 template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
-Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_t row, const Row& r) {
-    if constexpr (grain == 0) {
+KW_DEVICE Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_t row, const Row& r) {
+    if constexpr (Body::columns <= chunk) {
+        return reduce_chunk<Body, phase, lanes>(args, row, 0, Body::columns, r);
+    } else if constexpr (grain == 0) {
         return reduce_span<Body, phase, lanes, chunk>(args, row, 0, Body::columns, r);
     } else {
         constexpr int64_t pieces = (Body::columns + grain - 1) / grain;
@@ -87,7 +89,7 @@ Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_
                                                                   end < Body::columns ? end : Body::columns, r);
         }
         for (int64_t apart = 1; apart < pieces; apart *= 2)
-            for (int64_t piece = 0; piece + apart < pieces; piece += 2 * apart) found[piece].merge(found[piece + apart], 0);
+            for (int64_t piece = 0; piece + apart < pieces; piece += 2 * apart) found[piece].merge(found[piece + apart]);
         return found[0];
     }
 }

@@ -83,7 +83,7 @@ KW_DEVICE void reduce_again(const typename Body::Args& args, const ReducePlace<B
             typename Body::template State<phase, lanes> few;
             few.clear();
             for (const Index stop = time + chunk < times ? time + chunk : times; time < stop; ++time) take(time, few);
-            state.merge(few, 0);
+            state.merge(few);
         }
     }
 }
@@ -185,7 +185,7 @@ template <typename State> KW_DEVICE State of_first(const State& state, int width
 // What a group of `width` neighbouring threads knows together, known to all of them to the same bit.
 template <int width, typename State> KW_DEVICE State merged_in_warp(State state) {
 #pragma unroll
-    for (int apart = width / 2; apart > 0; apart /= 2) state.merge(moved_down(state, apart, width), 0);
+    for (int apart = width / 2; apart > 0; apart /= 2) state.merge(moved_down(state, apart, width));
     return of_first(state, width);
 }
 
@@ -209,7 +209,7 @@ template <int threads, int teams, int phase, typename State> KW_DEVICE State mer
     for (int apart = threads / 2; apart >= teams; apart /= 2) {
         __syncthreads();
         if (threadIdx.x < apart) {
-            state.merge(found[threadIdx.x + apart], 0);
+            state.merge(found[threadIdx.x + apart]);
             found[threadIdx.x] = state;
         }
     }
@@ -268,9 +268,9 @@ KW_DEVICE void reduce_phases(const typename Body::Args& args, const ReducePlace<
     if constexpr (Body::across) {
         state = lanes;
     } else {
-        state = folded<Body, phase, Config::lanes>(lanes);
+        state = lanes.folded();
         if constexpr (ReducePlace<Body, Config>::rest > 0)
-            state.merge(reduce_rest<Body, Config, phase>(args, place, r), 0);
+            state.merge(reduce_rest<Body, Config, phase>(args, place, r));
     }
     if constexpr (phase < Body::reductions) {
         state = merged_in_team<Body, Config, phase>(state);
@@ -356,7 +356,7 @@ KW_DEVICE void reduce_catch_up(const ReducePlace<Body, Config>& place, void* wor
         state.clear();
         if (place.active)
             for (int part = place.member; part < Config::blocks; part += Config::team)
-                state.merge(parts[int64_t(place.unit) * Config::blocks + part], 0);
+                state.merge(parts[int64_t(place.unit) * Config::blocks + part]);
         Body::finish(merged_in_team<Body, Config, phase - 1>(state), r);
     }
 }
@@ -378,8 +378,8 @@ __global__ void __launch_bounds__(Config::threads) reduce_phase_kernel(typename 
         if constexpr (Body::across) {
             state = lanes;
         } else {
-            state = folded<Body, phase, Config::lanes>(lanes);
-            if constexpr (Place::rest > 0) state.merge(reduce_rest<Body, Config, phase>(args, place, r), 0);
+            state = lanes.folded();
+            if constexpr (Place::rest > 0) state.merge(reduce_rest<Body, Config, phase>(args, place, r));
         }
         if constexpr (phase < Body::reductions) {
             state = merged_in_team<Body, Config, phase>(state);

@@ -1,10 +1,18 @@
 // Monoids: what is known of a part of a row, for N rows or N parts of one row side by side. Each starts from `clear`,
-// which is neutral, takes single elements by `add` (lane i, then the element), and other parts by `merge`, which
-// takes the N lanes of `other` from `from` on: so a vector of lanes is folded by merging its halves.
+// which is neutral, takes single elements by `add` (lane i, then the element) and other parts by `merge`. `folded` is
+// what N parts of one row know together, by halves: the order is fixed, and so is every bit of the result.
 #pragma once
 
 #include "math.cuh"
 #include "vec.cuh"
+
+// kw: KW_HALVES
+// Stands before a loop that halves a number of lanes.
+#ifdef __CUDACC__
+#define KW_HALVES _Pragma("unroll")
+#else
+#define KW_HALVES _Pragma("GCC unroll 16")
+#endif
 
 namespace kw {
 
@@ -26,8 +34,14 @@ template <typename T, int N> struct Sum {
     Vec<T, N> total;
     KW_DEVICE void clear() { total = fill<N>(T(0)); }
     KW_DEVICE void add(int i, T x) { total[i] = T(total[i] + x); }
-    template <int M> KW_DEVICE void merge(const Sum<T, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] + other.total[from + i]);
+    KW_DEVICE void merge(const Sum& other) {
+        KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] + other.total[i]);
+    }
+    KW_DEVICE Sum<T, 1> folded() const {
+        Sum x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.total[i] = T(x.total[i] + x.total[half + i]);
+        return {{x.total[0]}};
     }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
@@ -37,8 +51,14 @@ template <typename T, int N> struct Product {
     Vec<T, N> total;
     KW_DEVICE void clear() { total = fill<N>(T(1)); }
     KW_DEVICE void add(int i, T x) { total[i] = T(total[i] * x); }
-    template <int M> KW_DEVICE void merge(const Product<T, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] * other.total[from + i]);
+    KW_DEVICE void merge(const Product& other) {
+        KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] * other.total[i]);
+    }
+    KW_DEVICE Product<T, 1> folded() const {
+        Product x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.total[i] = T(x.total[i] * x.total[half + i]);
+        return {{x.total[0]}};
     }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
@@ -49,8 +69,14 @@ template <typename T, int N> struct Largest {
     Vec<T, N> best;
     KW_DEVICE void clear() { best = fill<N>(lowest<T>()); }
     KW_DEVICE void add(int i, T x) { best[i] = maximum(T(best[i]), x); }
-    template <int M> KW_DEVICE void merge(const Largest<T, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) best[i] = maximum(T(best[i]), T(other.best[from + i]));
+    KW_DEVICE void merge(const Largest& other) {
+        KW_LANES for (int i = 0; i < N; ++i) best[i] = maximum(T(best[i]), T(other.best[i]));
+    }
+    KW_DEVICE Largest<T, 1> folded() const {
+        Largest x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.best[i] = maximum(T(x.best[i]), T(x.best[half + i]));
+        return {{x.best[0]}};
     }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
@@ -61,8 +87,14 @@ template <typename T, int N> struct Smallest {
     Vec<T, N> best;
     KW_DEVICE void clear() { best = fill<N>(highest<T>()); }
     KW_DEVICE void add(int i, T x) { best[i] = minimum(T(best[i]), x); }
-    template <int M> KW_DEVICE void merge(const Smallest<T, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) best[i] = minimum(T(best[i]), T(other.best[from + i]));
+    KW_DEVICE void merge(const Smallest& other) {
+        KW_LANES for (int i = 0; i < N; ++i) best[i] = minimum(T(best[i]), T(other.best[i]));
+    }
+    KW_DEVICE Smallest<T, 1> folded() const {
+        Smallest x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.best[i] = minimum(T(x.best[i]), T(x.best[half + i]));
+        return {{x.best[0]}};
     }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
@@ -83,8 +115,14 @@ template <typename T, typename Index, int N> struct LargestAt {
         best[i] = wins ? x : held;
         at[i] = wins ? place : at[i];
     }
-    template <int M> KW_DEVICE void merge(const LargestAt<T, Index, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[from + i], other.at[from + i]);
+    KW_DEVICE void merge(const LargestAt& other) {
+        KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
+    }
+    KW_DEVICE LargestAt<T, Index, 1> folded() const {
+        LargestAt x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.add(i, x.best[half + i], x.at[half + i]);
+        return {{x.best[0]}, {x.at[0]}};
     }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
@@ -105,8 +143,14 @@ template <typename T, typename Index, int N> struct SmallestAt {
         best[i] = wins ? x : held;
         at[i] = wins ? place : at[i];
     }
-    template <int M> KW_DEVICE void merge(const SmallestAt<T, Index, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[from + i], other.at[from + i]);
+    KW_DEVICE void merge(const SmallestAt& other) {
+        KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
+    }
+    KW_DEVICE SmallestAt<T, Index, 1> folded() const {
+        SmallestAt x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.add(i, x.best[half + i], x.at[half + i]);
+        return {{x.best[0]}, {x.at[0]}};
     }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
@@ -144,15 +188,27 @@ template <typename T, int N> struct Deviations {
         mean[i] = fma(before, share, mean[i]);
         squares[i] = fma(before, x - mean[i], squares[i]);
     }
-    template <int M> KW_DEVICE void merge(const Deviations<T, M>& other, int from) {
+    KW_DEVICE void merge(const Deviations& other) {
         const T both = count + other.count;
         const T share = both > 0 ? other.count / both : T(0), overlap = count * share;
         KW_LANES for (int i = 0; i < N; ++i) {
-            const T apart = other.mean[from + i] - mean[i];
+            const T apart = other.mean[i] - mean[i];
             mean[i] = fma(apart, share, mean[i]);
-            squares[i] = fma(apart * overlap, apart, squares[i] + other.squares[from + i]);
+            squares[i] = fma(apart * overlap, apart, squares[i] + other.squares[i]);
         }
         count = both;
+    }
+    KW_DEVICE Deviations<T, 1> folded() const {
+        Deviations x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2) {  // of lanes that have all seen `count` elements
+            KW_LANES for (int i = 0; i < half; ++i) {
+                const T apart = x.mean[half + i] - x.mean[i];
+                x.mean[i] = fma(apart, T(0.5), x.mean[i]);
+                x.squares[i] = fma(apart * (T(0.5) * x.count), apart, x.squares[i] + x.squares[half + i]);
+            }
+            x.count *= 2;
+        }
+        return {{x.mean[0]}, {x.squares[0]}, x.count};
     }
     KW_DEVICE T value(int i) const { return squares[i]; }
 };
@@ -174,28 +230,24 @@ template <typename T, int N> struct Exponentials {
         largest[i] = grows ? x : largest[i];
     }
     KW_DEVICE void add(int i, T x) { take(i, x, T(1)); }
-    template <int M> KW_DEVICE void merge(const Exponentials<T, M>& other, int from) {
-        KW_LANES for (int i = 0; i < N; ++i) take(i, other.largest[from + i], other.total[from + i]);
+    KW_DEVICE void merge(const Exponentials& other) {
+        KW_LANES for (int i = 0; i < N; ++i) take(i, other.largest[i], other.total[i]);
+    }
+    KW_DEVICE Exponentials<T, 1> folded() const {
+        Exponentials x = *this;
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i)
+                x.largest[i] = x.largest[half + i] > x.largest[i] ? x.largest[half + i] : x.largest[i];
+        const T all = x.largest[0];
+        KW_LANES for (int i = 0; i < N; ++i) x.total[i] *= exp(largest[i] - all);
+        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) x.total[i] += x.total[half + i];
+        return {{all}, {x.total[0]}};
     }
     KW_DEVICE T value(int i) const {
         const bool defined = (total[i] > 0) & (largest[i] < highest<T>());
         return defined ? total[i] : T(0) * highest<T>();
     }
 };
-
-// kw: folded
-// What all lanes know together.
-template <typename Body, int phase, int N>
-KW_DEVICE typename Body::template State<phase, 1> folded(const typename Body::template State<phase, N>& lanes) {
-    if constexpr (N == 1) {
-        return lanes;
-    } else {
-        typename Body::template State<phase, N / 2> half;
-        half.clear();
-        half.merge(lanes, 0);
-        half.merge(lanes, N / 2);
-        return folded<Body, phase, N / 2>(half);
-    }
-}
 
 }  // namespace kw
