@@ -24,13 +24,15 @@ __all__ = [
     "Limit",
     "Score",
     "Yardstick",
+    "chunks",
     "limits_for",
     "score",
     "unit_roundoff",
     "yardstick",
 ]
 
-CHUNK = 1 << 24  # elements; bounds the float64 temporaries to some hundreds of megabytes
+# Elements at a time. On a CPU temporaries then stay in cache and heap: fresh pages would cost more than the sums.
+CHUNKS = {"cpu": 1 << 18, "cuda": 1 << 25}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +150,18 @@ def yardstick(
     e, g = eager.reshape(-1), exact.reshape(-1)
     s = spread.reshape(-1) if spread is not None else None
     error, worst, size, moved, count = 0.0, 0.0, 0.0, 0.0, 0
-    for part in _chunks(g.numel()):
-        finite = torch.isfinite(g[part]) & torch.isfinite(e[part])
-        gap = torch.where(finite, e[part].double() - jumps.nearest(e[part], g[part], part), 0.0)
+    for part in chunks(g):
+        gap = e[part].double() - jumps.nearest(e[part], g[part], part)
+        finite = torch.isfinite(gap)
+        whole = bool(finite.all())
+        kept = (lambda x: x) if whole else (lambda x, finite=finite: torch.where(finite, x, 0.0))
+        gap = kept(gap)
         error += float(gap.square().sum())
         worst = max(worst, float(gap.abs().max()))
-        size += float(torch.where(finite, g[part], 0.0).square().sum())
+        size += float(kept(g[part]).square().sum())
         if s is not None:
-            moved += float(torch.where(finite, s[part], 0.0).square().sum())
-        count += int(finite.sum())
+            moved += float(kept(s[part]).square().sum())
+        count += gap.numel() if whole else int(finite.sum())
     n = max(count, 1)
     eager_rms = max(math.sqrt(error / n), pooled_rms, allowance_rms)
     u = unit_roundoff(dtype)
@@ -173,24 +178,16 @@ def score(candidate: torch.Tensor, yard: Yardstick) -> Score:
     tiny = float(torch.finfo(yard.dtype).tiny)
     c, total, count, largest = candidate.reshape(-1), 0.0, 0, 0.0
     highest: list[tuple[float, float, int, bool]] = []  # ratio, error, place, of another class
-    for part in _chunks(c.numel()):
-        g, e = yard.exact[part], yard.eager[part]
-        gap = c[part].double() - yard.jumps.nearest(c[part], g, part)
-        # Eager overflowed and the oracle did not: both the true value and the infinity are right.
-        overflowed = torch.isinf(e) & torch.isfinite(g)
-        wrong_class = (_classes(c[part]) != _classes(e)) & ~(overflowed & torch.isfinite(c[part]))
-        compared = torch.isfinite(g) & torch.isfinite(c[part])
-        size = torch.where(compared, gap.abs(), 0.0)
+    for part in chunks(c):
+        size, ratio, wrong_class = _errors(c[part], part, yard, u, tiny)
         total += float(size.square().sum())
-        count += int(compared.sum())
+        count += size.numel() if wrong_class is None else int((torch.isfinite(yard.exact[part]) & ~wrong_class).sum())
         largest = max(largest, float(size.max()))
-        unit = yard.eager_rms + u * g.abs() + tiny
-        if yard.spread is not None:
-            unit = unit + yard.spread[part]
-        ratio = torch.where(wrong_class, math.inf, torch.where(compared, size / unit, 0.0))
-        top = ratio.topk(min(yard.jumps.spared + 1, ratio.numel()))
+        spare = yard.jumps.spared
+        top = ratio.topk(min(spare + 1, ratio.numel())).indices.tolist() if spare else [int(ratio.argmax())]
         highest += [
-            (float(ratio[at]), float(size[at]), part.start + at, bool(wrong_class[at])) for at in top.indices.tolist()
+            (float(ratio[at]), float(size[at]), part.start + at, wrong_class is not None and bool(wrong_class[at]))
+            for at in top
         ]
     if not highest:  # no elements
         return Score(0.0, 0.0, 0.0, 0.0, (), 0.0, 0.0, False)
@@ -203,6 +200,24 @@ def score(candidate: torch.Tensor, yard: Yardstick) -> Score:
     rms = _ratio(error_rms, yard.rms + tiny)
     got, want = float(c[where]), float(yard.eager[where] if special else yard.exact[where])
     return Score(rms, worst, error_rms, largest, _coordinate(where, yard.shape), got, want, special)
+
+
+def _errors(
+    c: torch.Tensor, part: slice, yard: Yardstick, u: float, tiny: float
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
+    """Error and error in units of the yardstick, element by element; and which are of another class, if any can be."""
+    g, e = yard.exact[part], yard.eager[part]
+    size = (c.double() - yard.jumps.nearest(c, g, part)).abs_()
+    unit = g.abs().mul_(u).add_(yard.eager_rms + tiny)
+    if yard.spread is not None:
+        unit += yard.spread[part]
+    if bool(torch.isfinite(size).all()) and bool(torch.isfinite(e).all()):
+        return size, size / unit, None
+    # Eager overflowed and the oracle did not: both the true value and the infinity are right.
+    overflowed = torch.isinf(e) & torch.isfinite(g)
+    wrong_class = (_classes(c) != _classes(e)) & ~(overflowed & torch.isfinite(c))
+    size = torch.where(torch.isfinite(g) & torch.isfinite(c), size, 0.0)
+    return size, torch.where(wrong_class, math.inf, torch.where(size > 0, size / unit, 0.0)), wrong_class
 
 
 def _score_integers(c: torch.Tensor, yard: Yardstick) -> Score:
@@ -226,9 +241,11 @@ def _ratio(error: float, unit: float) -> float:
     return error / unit if unit > 0 else (0.0 if error == 0 else math.inf)
 
 
-def _chunks(count: int) -> Iterator[slice]:
-    for start in range(0, count, CHUNK):
-        yield slice(start, min(start + CHUNK, count))
+def chunks(flat: torch.Tensor) -> Iterator[slice]:
+    """Slices that cover a flat tensor."""
+    step = CHUNKS.get(flat.device.type, 1 << 25)
+    for start in range(0, flat.numel(), step):
+        yield slice(start, min(start + step, flat.numel()))
 
 
 def _coordinate(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
-from kernelwright.judge.criterion import Jumps, Yardstick, unit_roundoff, yardstick
+from kernelwright.judge.criterion import Jumps, Yardstick, chunks, unit_roundoff, yardstick
 from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rounded, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.worker import state_of
@@ -33,6 +33,7 @@ STRANGE = 1000.0
 FIRST_SHOVES, MORE_SHOVES = 4, 20
 # For each element at which eager jumps and no draw does, a candidate may jump at four, in outputs of thousands.
 SPARED_FOR_EACH, SPARED_SHARE = 4, 1024
+PERIOD = 1_048_573  # a prime
 SMALL = 256  # outputs with fewer elements show too little of eager's error: it is pooled over more draws
 
 
@@ -320,14 +321,18 @@ class _Moves:
         self.settled = None if eager.is_floating_point() else (exact == eager).reshape(-1)
         self.flips = 0 if self.settled is None else self.settled.numel() - int(self.settled.sum())
         self.eager = eager
+        self._usual: tuple[float, float] | None = None
 
     def add(self, moved: torch.Tensor) -> None:
         self.draws += 1
         if self.settled is not None:
             self._settle(moved)
             return
-        square = (moved.double() - self.exact.double()).square_()
-        self.squares = square if self.squares is None else self.squares.add_(square)
+        new, known = moved.reshape(-1), self.exact.reshape(-1)
+        if self.squares is None:
+            self.squares = torch.zeros(known.numel(), dtype=torch.float64, device=known.device)
+        for part in chunks(known):
+            self.squares[part] += (new[part].double() - known[part].double()).square_()
 
     def shove(self, moved: torch.Tensor) -> None:
         if self.settled is not None:
@@ -347,17 +352,29 @@ class _Moves:
         """Scaled from the perturbation that was made to the dtype's own roundoff."""
         if self.squares is None:
             return None
-        moved = (self.squares / self.draws).sqrt_().mul_(unit_roundoff(self.eager.dtype) / PERTURBATION)
+        moved = torch.empty_like(self.squares)
+        for part in chunks(moved):
+            moved[part] = self._moved(part)
+        return moved.reshape(self.exact.shape)
+
+    def _moved(self, part: slice) -> torch.Tensor:
+        assert self.squares is not None
+        moved = (self.squares[part] / self.draws).sqrt_().mul_(unit_roundoff(self.eager.dtype) / PERTURBATION)
         return torch.nan_to_num_(moved, nan=0.0, posinf=0.0)
 
     def suspicious(self) -> bool:
         """Whether eager, or a small move, is off out of proportion somewhere: a jump, or a bad condition."""
         if self.settled is not None:
             return not bool(self.settled.all())
-        moved = self.rms()
-        if moved is None or not moved.numel():
+        if self.squares is None:
             return False
-        return bool(self.outliers().any()) or float((moved / self._unit()).max()) > STRANGE
+        e, g = self.eager.reshape(-1), self.exact.reshape(-1)
+        for part in chunks(g):
+            unit, moved = self._unit(part), self._moved(part)
+            gap = (e[part].double() - g[part].double()).abs_()
+            if bool((gap > self._proportion(moved, unit)).any()) or bool((moved > STRANGE * unit).any()):
+                return True
+        return False
 
     def jumps(self) -> bool:
         return bool(self.caught().any()) if self.settled is None else not bool(self.settled.all())
@@ -366,7 +383,17 @@ class _Moves:
         """The elements that were seen to jump."""
         if self.low is None or self.high is None:
             return torch.zeros((), dtype=torch.bool, device=self.exact.device)
-        return self._beyond(torch.maximum(self.high - self.exact, self.exact - self.low))
+        reach = torch.maximum(self.high - self.exact, self.exact - self.low)
+        return self._beyond(reach) | self._hops(reach)
+
+    def _hops(self, reach: torch.Tensor) -> torch.Tensor:
+        """Elements that the smallest move makes jump already: much of a move, and hardly more for a larger one."""
+        flat = reach.reshape(-1)
+        found = torch.zeros_like(flat, dtype=torch.bool)
+        for part in chunks(flat) if self.squares is not None else ():
+            moved = self._moved(part)
+            found[part] = (moved > STRANGE * self._unit(part)) & (flat[part] < SHOVE / 4 * moved)
+        return found.reshape(reach.shape)
 
     def free(self) -> torch.Tensor:
         """The elements that jump: seen to, or eager did and others were seen to."""
@@ -378,14 +405,31 @@ class _Moves:
         return self._beyond(self.eager.double() - self.exact.double())
 
     def _beyond(self, gap: torch.Tensor) -> torch.Tensor:
-        moved = self.rms()
-        proportion = _typical(self.eager, self.exact) + (0 if moved is None else SHOVE * moved)
-        return gap.abs() > OUT_OF_PROPORTION * proportion + LEAST_JUMP * self._unit()
+        flat = gap.reshape(-1).abs()
+        found = torch.empty_like(flat, dtype=torch.bool)
+        for part in chunks(flat):
+            moved = self._moved(part) if self.squares is not None else torch.zeros_like(flat[part])
+            found[part] = flat[part] > self._proportion(moved, self._unit(part))
+        return found.reshape(gap.shape)
 
-    def _unit(self) -> torch.Tensor:
+    def _proportion(self, moved: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+        """How far elements may be off without having jumped."""
+        return (moved * SHOVE).add_(self._typical()[0]).mul_(OUT_OF_PROPORTION).add_(unit, alpha=LEAST_JUMP)
+
+    def _unit(self, part: slice) -> torch.Tensor:
         """One rounding of each element, or of one of the usual size."""
-        exact = torch.nan_to_num(self.exact.double(), nan=0.0, posinf=0.0, neginf=0.0)
-        return unit_roundoff(self.eager.dtype) * (exact.abs() + _rms(exact)) + torch.finfo(torch.float64).tiny
+        known = torch.nan_to_num(self.exact.reshape(-1)[part].double(), nan=0.0, posinf=0.0, neginf=0.0)
+        smallest = float(torch.finfo(torch.float64).tiny)
+        return known.abs_().add_(self._typical()[1]).mul_(unit_roundoff(self.eager.dtype)).add_(smallest)
+
+    def _typical(self) -> tuple[float, float]:
+        """Eager's usual error, by the median, for the rms may be one element's that jumped; and the output's size."""
+        if self._usual is None:
+            step = max(1, self.eager.numel() // 100_000)
+            e, g = self.eager.reshape(-1)[::step].double(), self.exact.reshape(-1)[::step].double()
+            gap = torch.nan_to_num((e - g).abs())
+            self._usual = (float(gap.median()) if gap.numel() else 0.0), _rms(g)
+        return self._usual
 
 
 def _yardstick(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves, pooled: float, allowed: float) -> Yardstick:
@@ -431,13 +475,6 @@ def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.reshape(-1).view(torch.uint8) if x.numel() else x
 
 
-def _typical(eager: torch.Tensor, exact: torch.Tensor) -> float:
-    """Eager's usual error: the median, for the rms may be one element's that jumped."""
-    step = max(1, eager.numel() // 1_000_000)
-    gap = torch.nan_to_num((eager.reshape(-1)[::step].double() - exact.reshape(-1)[::step].double()).abs())
-    return float(gap.median()) if gap.numel() else 0.0
-
-
 def _rms(x: torch.Tensor) -> float:
     finite = torch.nan_to_num(x.double(), nan=0.0, posinf=0.0, neginf=0.0)
     return float(finite.square().mean().sqrt()) if x.numel() else 0.0
@@ -462,18 +499,25 @@ def _moved(
 
 def _nudge(x: torch.Tensor) -> torch.Tensor:
     """x * (1 +- PERTURBATION), in float64"""
-    if not x.is_floating_point():
-        return x
-    signs = torch.randint(0, 2, x.shape, device=x.device, dtype=torch.int8) * 2 - 1
-    return x.double() * (1 + PERTURBATION * signs)
+    return _times(x, lambda n: 1 + PERTURBATION * (torch.randint(0, 2, (n,), device=x.device) * 2 - 1).double())
 
 
 def _shove(x: torch.Tensor) -> torch.Tensor:
     """x * (1 + SHOVE u r) with r from -1 to 1, in float64; u is the dtype's own roundoff, at most float32's"""
+    amount = SHOVE * min(unit_roundoff(x.dtype), PERTURBATION) if x.is_floating_point() else 0.0
+    return _times(x, lambda n: 1 + amount * (2 * torch.rand(n, device=x.device, dtype=torch.float64) - 1))
+
+
+def _times(x: torch.Tensor, factors: Callable[[int], torch.Tensor]) -> torch.Tensor:
+    """x times random factors, in float64; of large tensors the factors repeat, out of step with any dimension."""
     if not x.is_floating_point():
         return x
-    amount = SHOVE * min(unit_roundoff(x.dtype), PERTURBATION)
-    return x.double() * (1 + amount * (2 * torch.rand(x.shape, device=x.device, dtype=torch.float64) - 1))
+    flat, moved = x.reshape(-1), torch.empty(x.numel(), dtype=torch.float64, device=x.device)
+    drawn = factors(min(x.numel(), PERIOD))
+    for start in range(0, x.numel(), PERIOD):
+        stop = min(start + PERIOD, x.numel())
+        torch.mul(flat[start:stop], drawn[: stop - start], out=moved[start:stop])
+    return moved.reshape(x.shape)
 
 
 def _neighbour(x: torch.Tensor) -> torch.Tensor:
