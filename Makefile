@@ -2,12 +2,14 @@
 # make test        set up, run the tests
 # make lint        ruff, formatting, types
 # make bench-cpu   the CPU yardstick: eight pointwise operators on 32 M elements
+# make suite-cpu   some fifty small problems on the CPU, with a page: out/suite-cpu/report.html; goes on where it was
 # make clean       remove what was made here, except .venv
 # make distclean   .venv too
 
 PYTHON ?= python3
 DEMO ?= examples/pointwise_chain.py
 PYTEST_ARGS ?=
+SUITE_ARGS ?=
 
 # Found before the path changes: .venv is made from this Python, and may borrow its packages.
 BASE_PYTHON := $(shell command -v $(PYTHON))
@@ -18,7 +20,7 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH):$(dir $(BASE_PYTHON))
 # Two processes where pytest-xdist is there, each with whole files: what a file sets up is set up once.
 IN_PARALLEL = $$(.venv/bin/python -c "import xdist" 2>/dev/null && echo "-n 2 --dist loadfile")
 
-.PHONY: help demo test lint bench-cpu clean distclean
+.PHONY: help demo test lint bench-cpu suite-cpu clean distclean
 .DEFAULT_GOAL := help
 
 help:
@@ -41,6 +43,12 @@ lint:
 bench-cpu:
 	@$(SET_UP) run
 	.venv/bin/python -m kernelwright optimize benchmarks/problems/pointwise_chain_32m.py --device cpu -o out/pointwise_chain_32m.py
+	$(MAKE) suite-cpu
+
+# A problem that is wrong fails the target; the rows and the page of all the others are there.
+suite-cpu:
+	@$(SET_UP) run
+	.venv/bin/python -m kernelwright suite run benchmarks/suite --device cpu --effort quick --baselines eager $(SUITE_ARGS) -o out/suite-cpu
 
 clean:
 	rm -rf out build-output dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
