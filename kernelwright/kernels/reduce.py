@@ -21,6 +21,14 @@ REGISTERS_A_THREAD = 255
 # What a thread computes with beside the operands that it holds.
 OWN_REGISTERS = 40
 
+# A multiprocessor issues an instruction for so many threads in a clock, if it has so many warps to choose from.
+LANES_A_CLOCK = 128
+CLOCK_MHZ = 1700
+WARPS_TO_CHOOSE_FROM = 24
+
+# What goes on at the same time as something longer still costs so much of its time.
+HIDDEN = 0.1
+
 # From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
 MERGE_US = 0.9
 
@@ -147,6 +155,8 @@ def why_no_vectors(config: Config, work: RowWork) -> str | None:
 def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
     if config.threads % config.team:
         return f"{config.threads} threads are no whole number of teams of {config.team}."
+    if config.team >= 2 * work.share(config) > 0:
+        return f"{config.team} threads share {work.share(config)} vectors: half of them or more have nothing to do."
     if not work.across and WARP < config.team < config.threads:
         return f"a team of {config.team} is more than a warp and less than a block."
     if config.blocks > 1 and config.team < config.threads and not work.across:
@@ -267,28 +277,56 @@ def workspace_bytes(config: ReduceConfig, work: RowWork) -> int:
 
 
 def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
-    """Bytes over bandwidth, if enough of them are in flight; phases that wait for their tree; launches."""
+    """Launches, and the longest of moving, computing and waiting; the others hide behind it, but not altogether."""
     if isinstance(config, CpuConfig):
         return floor_us(work, device)
+    parts = sorted(
+        (moving_us(config, work, device), computing_us(config, work, device), waiting_us(config, work, device))
+    )
+    launches = len(work.state_bytes) + 1 if config.is_split else 1
+    return launches * LAUNCH_US + parts[-1] + HIDDEN * sum(parts[:-1])
+
+
+def moving_us(config: Config, work: RowWork, device: Device) -> float:
+    """Bytes over bandwidth, if enough of them are in flight."""
     item = max(work.itemsizes)
-    teams = config.threads // config.team
-    blocks = math.ceil(work.units(config.lanes) / teams) * config.blocks
-    each = resident_blocks(config, work, device)
-    resident = min(blocks, device.multiprocessors * each)
-    waves = math.ceil(blocks / (device.multiprocessors * each))
+    resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
     columns = min(config.vectors, math.ceil(work.share(config) / config.team))
     in_flight = resident * config.threads * config.lanes * columns * item * max(1, work.operands)
     shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)
+    teams = config.threads // config.team
     read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
-    # Fewer neighbours than a sector: the rest of it is read in vain, unless a neighbouring thread wants it.
-    run = (teams if work.across else config.team) * config.lanes * item
-    wasted = max(1.0, 32 / run) ** 0.5 if work.line * item >= 32 else 1.0
+    # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
+    run = min((teams if work.across else config.team) * config.lanes, work.line) * item
+    scattered = max(1.0, min(work.line * item, 256) / run) ** 0.3
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
-    waiting = waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config))
-    moving = read / device.copy_gbps / 1e3 * shortage * narrow * wasted
-    launches = len(work.state_bytes) + 1 if config.is_split else 1
-    # What waits on one block is hidden behind others of the same multiprocessor.
-    return launches * LAUNCH_US + max(moving, waiting) + min(moving, waiting) / max(each, waves) * 0.5
+    # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
+    wide = 1.0 + 0.02 * (config.lanes * item > 16)
+    together = config.lanes * config.vectors * item * max(1, work.operands)
+    crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
+    staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster
+    return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
+
+
+def computing_us(config: Config, work: RowWork, device: Device) -> float:
+    """Instructions over the rate at which they are issued, if there are warps enough to choose from."""
+    each = resident_blocks(config, work, device)
+    blocks = blocks_of(config, work)
+    warps = min(each, math.ceil(blocks / device.multiprocessors)) * max(1, config.threads // WARP)
+    busy = min(1.0, blocks / device.multiprocessors) * min(1.0, warps / WARPS_TO_CHOOSE_FROM)
+    instructions = work.rows * work.columns * (work.flops + work.phases * (1 + 3 / config.lanes))
+    return instructions / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
+
+
+def waiting_us(config: Config, work: RowWork, device: Device) -> float:
+    """Phases wait for their loads and for their trees; other blocks of a multiprocessor work meanwhile."""
+    each = resident_blocks(config, work, device)
+    waves = math.ceil(blocks_of(config, work) / (device.multiprocessors * each))
+    return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config))
+
+
+def blocks_of(config: Config, work: RowWork) -> int:
+    return math.ceil(work.units(config.lanes) / (config.threads // config.team)) * config.blocks
 
 
 def merge_us(config: Config) -> float:
