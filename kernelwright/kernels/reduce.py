@@ -314,15 +314,23 @@ def computing_us(config: Config, work: RowWork, device: Device) -> float:
     blocks = blocks_of(config, work)
     warps = min(each, math.ceil(blocks / device.multiprocessors)) * max(1, config.threads // WARP)
     busy = min(1.0, blocks / device.multiprocessors) * min(1.0, warps / WARPS_TO_CHOOSE_FROM)
-    instructions = work.rows * work.columns * (work.flops + work.phases * (1 + 3 / config.lanes))
-    return instructions / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
+    issued = work.rows * work.columns * instructions(config, work)
+    return issued / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
 
 
 def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     """Phases wait for their loads and for their trees; other blocks of a multiprocessor work meanwhile."""
     each = resident_blocks(config, work, device)
     waves = math.ceil(blocks_of(config, work) / (device.multiprocessors * each))
-    return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config))
+    # One thread by itself issues an instruction every other clock.
+    steps = math.ceil(work.share(config) / config.team) * config.lanes
+    alone = steps * instructions(config, work) * 2 / CLOCK_MHZ
+    return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config) + alone)
+
+
+def instructions(config: Config, work: RowWork) -> float:
+    """For one element: what is computed, and its part of loads, stores and loops."""
+    return work.flops + work.phases * (1 + 3 / config.lanes)
 
 
 def blocks_of(config: Config, work: RowWork) -> int:
