@@ -184,7 +184,11 @@ def agrees(
     """Fails unless outputs and state are as close to those in float64 as PyTorch's own, or within a few roundings."""
     problem = emulated_problem(source, inputs, **sizes)
     emulation = emulation_of(problem, device, pick, precision)
-    got = ran(problem, inputs, emulation)
+    compared(problem, inputs, ran(problem, inputs, emulation), precision)
+    return emulation.program
+
+
+def compared(problem: Problem, inputs: Sequence[Any] | None, got: Sequence[torch.Tensor], precision: str) -> None:
     eager = ran(problem, inputs, lambda model, *given: model(*given))
     wide = ran(problem, inputs, lambda model, *given: model.double()(*tree_map(widened, given)))
     assert len(got) == len(eager)
@@ -192,7 +196,6 @@ def agrees(
         assert (one.dtype, one.shape) == (theirs.dtype, theirs.shape), f"result {number}"
         wrong = too_far(one, theirs, exact, 2.0**-9 if precision in ("tf32", "fp16") else 0.0)
         assert not wrong, f"result {number} of {problem.name}: {wrong}"
-    return emulation.program
 
 
 def ran(problem: Problem, inputs: Sequence[Any] | None, call: Callable[..., Any]) -> list[torch.Tensor]:

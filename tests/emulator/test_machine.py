@@ -106,7 +106,7 @@ KERNELS: dict[str, tuple[str, str]] = {
     y[threadIdx.x] = mine;""",
     ),
     "unknown_instruction": ("1, 1", 'asm volatile("sin.approx.f32 %0, %1;" : "=f"(y[0]) : "f"(x[0]));'),
-    "uninitialised": ("1, 32", "__shared__ float tile[32]; y[threadIdx.x] = tile[threadIdx.x];"),
+    "uninitialised": ("3, 32", "__shared__ float t[32]; y[blockIdx.x * 32 + threadIdx.x] = t[threadIdx.x];"),
     "counts_blocks": (
         "5, 32",
         """
@@ -215,8 +215,11 @@ def test_indices_of_blocks_and_threads(library: Library) -> None:
     assert torch.equal(y, 100 * torch.arange(6.0)[:, None] + torch.arange(16.0))
 
 
-def test_shared_memory_starts_out_as_nan(library: Library) -> None:
-    assert ran(library, "uninitialised")[:32].isnan().all()
+def test_shared_memory_starts_out_as_large_numbers_or_nan(library: Library) -> None:
+    y = ran(library, "uninitialised")[:96].reshape(3, 32)
+    assert (y[0] < -1e35).all()
+    assert (y[1] > 1e35).all()
+    assert y[2].isnan().all()
 
 
 def test_backwards_is_an_order_like_any_other(library: Library) -> None:

@@ -102,12 +102,12 @@ class Case:
 
     @property
     def pick(self) -> Pick:
-        def wanted(choice: Choice) -> bool:
-            mine = type(choice).__module__.rpartition(".")[2] == self.template
-            return mine and all(getattr(choice, name) == value for name, value in self.config.items())
+        def fits(choice: Choice) -> bool:
+            return all(getattr(choice, name, None) == value for name, value in self.config.items())
 
         def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
-            found = [choice for choice in choices if kernel.core is None or wanted(choice)]
+            of_template = [c for c in choices if type(c).__module__.rpartition(".")[2] == self.template]
+            found = [c for c in of_template if fits(c)] if kernel.core is not None or of_template else list(choices)
             assert found, f"{self.template} with {self.config} is not among {choices}"
             return replace(found[0], splits=self.splits) if self.splits else found[0]  # type: ignore[call-arg]
 

@@ -41,18 +41,13 @@ Mbarrier& mbarrier_at(const uint8_t* place) {
     return found->second;
 }
 
-Clock& clock_of(Mbarrier& barrier) {
-    Clock& clock = barrier.clock[barrier.phase & 1];
-    clock.resize(cluster->clock_size);
-    return clock;
-}
+Clock& clock_of(Mbarrier& barrier) { return barrier.clock[barrier.phase & 1]; }
 
 void settle(Mbarrier& barrier) {
     if (barrier.pending < 0) fault("arrives at an mbarrier more often than the %d times it waits for", barrier.arrivals);
     if (barrier.pending > 0 || barrier.bytes != 0) return;
     barrier.phase++, barrier.pending = barrier.arrivals;
-    Clock& next = clock_of(barrier);
-    std::fill(next.begin(), next.end(), 0);
+    clock_of(barrier).forget();
 }
 
 void mbarrier_init(Frame& frame, const Arguments& to) {
@@ -95,10 +90,7 @@ void mbarrier_wait(Frame& frame, const Arguments& to) {
     const uint32_t parity = (uint32_t)frame.get(to[2]) & 1;
     if (frame.has("test_wait") && (barrier.phase & 1) == parity) yield();
     while (frame.has("try_wait") && (barrier.phase & 1) == parity) {
-        char why[160];
-        std::snprintf(why, sizeof why, "in %s at the mbarrier in %s, which lacks %d arrivals and %lld bytes", line(frame).c_str(),
-                      where(place).c_str(), barrier.pending, (long long)barrier.bytes);
-        wait_while(&barrier.phase, barrier.phase, why);
+        wait_while(&barrier.phase, barrier.phase, "in " + line(frame) + " at the mbarrier in " + where(place));
     }
     const bool done = (barrier.phase & 1) != parity;
     if (done) acquire(fiber(), barrier.clock[parity]);
@@ -262,7 +254,8 @@ void make(const Box& copy) {
         if (cluster->blocks[block].live == 0) fault("copies to block %u of a cluster, which has ended", block);
         Mbarrier& barrier = mbarrier_at(shared_pointer((block + 1) << 24 | copy.barrier, 0));
         barrier.bytes -= (int64_t)rows * row_bytes;
-        join(clock_of(barrier), copy.clock);
+        clock_of(barrier).learn(copy.clock);
+        clock_of(barrier).learn(copy.unit, copy.step);
         settle(barrier);
     }
 }
@@ -284,8 +277,7 @@ void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
     mbarrier_at(shared_pointer(copy.barrier, self->rank));
     copy.blocks = frame.has("multicast::cluster") ? (uint16_t)frame.get(to[3]) : (uint16_t)(1u << self->rank);
     Fiber& me = fiber();
-    copy.unit = me.unit, copy.step = me.clock[me.unit], copy.clock = me.clock, copy.block = me.home, copy.line = frame.site.line();
-    me.clock[me.unit]++;
+    copy.unit = me.unit, copy.step = me.step++, copy.clock = me.clock, copy.block = me.home, copy.line = frame.site.line();
     boxes.push_back(std::move(copy));
 }
 
@@ -472,7 +464,6 @@ void wgmma_finish(uint32_t, void** given) {
     const WgmmaLane& first = *static_cast<WgmmaLane*>(given[0]);
     job->n = first.n, job->element = first.element, job->accumulates = first.accumulates, job->sign = first.sign;
     job->a_in_registers = first.a_in_registers, job->a_descriptor = first.a_descriptor, job->b_descriptor = first.b_descriptor;
-    job->clock.resize(cluster->clock_size);
     job->first_row = (int)(self->linear / 32 % 4) * 16;
     for (int lane = 0; lane < 32; lane++) {
         WgmmaLane& mine = *static_cast<WgmmaLane*>(given[lane]);
@@ -526,7 +517,7 @@ void wait_finish(uint32_t, void** given) {
     const size_t pending = static_cast<WgmmaWait*>(given[0])->pending;
     for (; mine.groups.size() > pending; mine.groups.pop_front())
         for (const auto& job : mine.groups.front()) multiply(*job, mine);
-    for (int lane = 0; lane < 32; lane++) static_cast<WgmmaWait*>(given[lane])->thread->clock[mine.unit] = mine.step;
+    for (int lane = 0; lane < 32; lane++) static_cast<WgmmaWait*>(given[lane])->thread->clock.learn(mine.unit, mine.step);
     mine.step++;
 }
 void wgmma_fence(Frame& frame, const Arguments&) { gather("wgmma.fence", ~0u, nullptr, fence_finish, frame.site); }
@@ -586,6 +577,13 @@ bool engine_step() {
     boxes.pop_front();
     make(copy);
     return true;
+}
+
+std::string mbarrier_state(const uint32_t* phase) {
+    for (const auto& [place, barrier] : mbarriers)
+        if (&barrier.phase == phase)
+            return ", which lacks " + std::to_string(barrier.pending) + " arrivals and " + std::to_string(barrier.bytes) + " bytes";
+    return "";
 }
 
 std::string engine_backlog() {

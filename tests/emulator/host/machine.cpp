@@ -119,8 +119,7 @@ void settle(Barrier& barrier) {
     barrier.arrived = 0;
     barrier.result = barrier.votes, barrier.votes = 0;
     barrier.generation++;
-    Clock& next = barrier.clock[(barrier.generation + 1) & 1];
-    std::fill(next.begin(), next.end(), 0);
+    barrier.clock[(barrier.generation + 1) & 1].forget();
 }
 
 void arrive(Barrier& barrier) {
@@ -137,6 +136,12 @@ namespace {
 
 std::string at(const Site& site) { return "line " + std::to_string(site.line()); }
 
+// All threads of a block have come to __syncthreads.
+void settle_all(Block& block) {
+    settle(block.barriers[0]);
+    if (cluster->blocks.size() == 1) cluster->era++;
+}
+
 void exit_thread() {
     Fiber& me = fiber();
     Block& block = *me.home;
@@ -147,7 +152,7 @@ void exit_thread() {
             fault("has ended, and others of its warp wait for it in %s", waiting.name);
     // What has ended is not waited for at __syncthreads.
     Barrier& all = block.barriers[0];
-    if (all.arrived && all.expected == 0 && all.arrived == (int)block.live) settle(all);
+    if (all.arrived && all.expected == 0 && all.arrived == (int)block.live) settle_all(block);
     if (cluster->barrier.arrived && cluster->barrier.arrived == (int)cluster->live) settle(cluster->barrier);
 }
 
@@ -175,7 +180,7 @@ std::string standstill() {
     std::map<std::string, std::vector<const Fiber*>> groups;
     for (const Block& block : cluster->blocks)
         for (const Fiber* thread : block.fibers)
-            if (!thread->done) groups[thread->waits_for].push_back(thread);
+            if (!thread->done) groups[thread->waits_for + mbarrier_state(thread->watched)].push_back(thread);
     std::string text = "no thread can go on:";
     for (const auto& [reason, threads] : groups)
         text += "\n  " + std::to_string(threads.size()) + (threads.size() == 1 ? " thread waits " : " threads wait ") +
@@ -195,31 +200,47 @@ bool engine_stepped() {
     }
 }
 
-// Runs a cluster's threads in turns until all have ended.
-void run_cluster(std::vector<Fiber*> order) {
-    if (threads_run_backwards) std::reverse(order.begin(), order.end());
-    size_t live = order.size();
-    int idle = 0;
-    while (live && failure.empty()) {
+// Lets each of these threads run until it waits; gives whether any ran, and whether any did more than look again.
+struct Round {
+    bool any = false, progress = false;
+};
+Round run_round(const std::vector<Fiber*>& threads) {
+    Round round;
+    for (Fiber* next : threads) {
+        if (!can_run(*next)) continue;
+        const bool looked_again = next->watched == nullptr && !next->waits_for.empty();
+        round.any = true, round.progress |= !looked_again;
+        next->watched = nullptr;
+        self = next;
+        threadIdx = next->thread, blockIdx = next->block;
+        blockDim = next->block_shape, gridDim = next->grid_shape;
+        enter(*next);
+        self = nullptr;
+        if (!failure.empty()) break;
+    }
+    return round;
+}
+
+// Runs a cluster's threads to their end: one block as far as it can go, then the next.
+void run_cluster() {
+    std::vector<std::vector<Fiber*>> blocks;
+    for (Block& block : cluster->blocks) blocks.push_back(block.fibers);
+    if (blocks_run_backwards) std::reverse(blocks.begin(), blocks.end());
+    if (threads_run_backwards)
+        for (auto& threads : blocks) std::reverse(threads.begin(), threads.end());
+    for (int idle = 0; cluster->live && failure.empty();) {
         bool any = false, progress = false;
-        for (Fiber* next : order) {
-            if (!can_run(*next)) continue;
-            const bool looked_again = next->watched == nullptr && !next->waits_for.empty();
-            any = true;
-            progress |= !looked_again;
-            next->watched = nullptr;
-            self = next;
-            threadIdx = next->thread, blockIdx = next->block;
-            blockDim = next->block_shape, gridDim = next->grid_shape;
-            enter(*next);
-            self = nullptr;
-            if (!failure.empty()) return;
-            live -= next->done;
+        for (const auto& threads : blocks) {
+            Round round;
+            do {
+                round = run_round(threads);
+                any |= round.any, progress |= round.progress;
+            } while (round.progress && failure.empty());
         }
+        if (!failure.empty()) return;
         if (!any && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
-        if (!any && failure.empty()) return fail(standstill());
         idle = progress ? 0 : idle + 1;
-        if (idle > most_idle_rounds) return fail(standstill());
+        if (failure.empty() && (!any || idle > most_idle_rounds)) fail(standstill());
     }
 }
 
@@ -235,15 +256,12 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
     Cluster made;
     made.number = number, made.live = made.units = units, made.clock_size = clock_size;
     made.blocks.resize(blocks);
-    for (Clock& clock : made.barrier.clock) clock.assign(clock_size, 0);
     for (unsigned rank = 0; rank < blocks; rank++) {
         Block& block = made.blocks[rank];
         const uint3 inside = unflattened(rank, c);
         block.index = {first.x * c.x + inside.x, first.y * c.y + inside.y, first.z * c.z + inside.z};
         block.rank = rank, block.live = threads;
         block.warps.resize((threads + 31) / 32);
-        for (Barrier& barrier : block.barriers)
-            for (Clock& clock : barrier.clock) clock.assign(clock_size, 0);
         for (unsigned t = 0; t < threads; t++) {
             const unsigned unit = rank * threads + t;
             Fiber& thread = fibers[unit];
@@ -251,7 +269,6 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
             thread.thread = unflattened(t, shape.block), thread.block = block.index;
             thread.block_shape = shape.block, thread.grid_shape = shape.grid;
             thread.linear = t, thread.rank = rank, thread.unit = unit;
-            thread.clock.assign(clock_size, 0), thread.clock[unit] = 1;
             thread.stack_begin = stack_of(unit) + guard_bytes, thread.stack_end = stack_of(unit) + stack_bytes;
             prepare(thread, run_thread);
             block.fibers.push_back(&thread);
@@ -288,8 +305,18 @@ void yield() {
     me.waits_for.clear();
 }
 
-void join(Clock& into, const Clock& from) {
-    for (size_t i = 0; i < from.size(); i++) into[i] = std::max(into[i], from[i]);
+uint32_t Clock::known(unsigned unit) const { return era == cluster->era ? steps[unit] : 0; }
+
+void Clock::learn(unsigned unit, uint32_t step) {
+    if (era != cluster->era) steps.assign(cluster->clock_size, 0), era = cluster->era;
+    steps[unit] = std::max(steps[unit], step);
+}
+
+void Clock::learn(const Clock& from) {
+    if (from.era != cluster->era) return;
+    if (era != cluster->era) steps = from.steps, era = from.era;
+    else
+        for (size_t i = 0; i < steps.size(); i++) steps[i] = std::max(steps[i], from.steps[i]);
 }
 
 void fault(const char* format, ...) {
@@ -327,9 +354,7 @@ int launch(const Shape& shape, const void* kernel, Body body, void* arguments, s
             for (Fiber* thread : block.fibers) thread->home = &block;
         memory_begin_cluster(blocks);
         engine_begin_cluster();
-        std::vector<Fiber*> order;
-        for (Fiber& thread : fibers) order.push_back(&thread);
-        run_cluster(order);
+        run_cluster();
         const std::string copies = engine_backlog();
         if (!copies.empty()) fail("the block has ended and the copy engine has not done: " + copies);
         if (failure.empty() && static_shared_bytes() + shape.dynamic_bytes > most_dynamic_bytes)
@@ -370,9 +395,12 @@ int sync_threads_voting(Vote vote, bool value, Site site) {
     barrier.site = site, barrier.expected = 0;
     barrier.votes += vote == Vote::all ? !value : value;
     const uint32_t before = barrier.generation;
-    arrive(barrier);
-    if (barrier.arrived == (int)block.live) settle(barrier);
-    await(barrier, before, "at __syncthreads in " + at(site));
+    const bool alone = cluster->blocks.size() == 1;
+    if (alone) barrier.arrived++;
+    else arrive(barrier);
+    if (barrier.arrived == (int)block.live) settle_all(block);
+    if (alone && barrier.generation == before) wait_while(&barrier.generation, before, "at __syncthreads in " + at(site));
+    if (!alone) await(barrier, before, "at __syncthreads in " + at(site));
     return vote == Vote::count ? barrier.result : vote == Vote::any ? barrier.result > 0 : barrier.result == 0;
 }
 
@@ -437,7 +465,7 @@ void gather(const char* name, uint32_t mask, void* given, Finish finish, Site si
 
 namespace {
 void sync_finish(uint32_t mask, void** given) {
-    Clock all(fiber().clock.size(), 0);
+    Clock all;
     for (int lane = 0; lane < 32; lane++)
         if (mask >> lane & 1) release(*static_cast<Fiber*>(given[lane]), all);
     for (int lane = 0; lane < 32; lane++)

@@ -8,8 +8,17 @@
 namespace emulator {
 
 // A vector clock: for each thread of the cluster, and after them for the tensor cores as each warp uses them, the last of
-// its steps that is known to have happened before.
-using Clock = std::vector<uint32_t>;
+// its steps that is known to have happened before. A barrier of all threads begins a new era, in which all that was before
+// it is known; a clock of another era knows nothing of this one.
+struct Clock {
+    std::vector<uint32_t> steps;
+    uint32_t era = 0;
+
+    uint32_t known(unsigned unit) const;
+    void learn(unsigned unit, uint32_t step);
+    void learn(const Clock&);
+    void forget() { era = 0; }
+};
 
 struct Barrier {
     int arrived = 0, expected = 0;
@@ -39,6 +48,7 @@ struct Fiber : Thread {
     uint32_t seen = 0;
     std::string waits_for;
     uint32_t released = 0;
+    uint32_t step = 1;
     Clock clock;
     uint32_t cluster_generation = 0;  // of the cluster's barrier when it arrived there
 };
@@ -54,6 +64,7 @@ struct Block {
 
 struct Cluster {
     unsigned units = 0, clock_size = 0;  // threads; threads and warps
+    uint32_t era = 1;
     std::vector<Block> blocks;
     unsigned number = 0;  // in the grid
     unsigned live = 0;
@@ -69,12 +80,11 @@ void wait_while(const uint32_t* word, uint32_t seen, std::string why);
 
 // --- the order of what threads do, for races
 
-void join(Clock& into, const Clock& from);
 inline void release(Fiber& from, Clock& into) {
-    join(into, from.clock);
-    from.clock[from.unit]++;
+    into.learn(from.clock);
+    into.learn(from.unit, from.step++);
 }
-inline void acquire(Fiber& into, const Clock& from) { join(into.clock, from); }
+inline void acquire(Fiber& into, const Clock& from) { into.clock.learn(from); }
 
 // --- memory.cpp
 
@@ -107,6 +117,7 @@ void await(Barrier&, uint32_t before, std::string why);
 void engine_begin_cluster();
 bool engine_step();           // does one thing; false if there is nothing
 std::string engine_backlog();  // in words; empty if there is nothing
+std::string mbarrier_state(const uint32_t* phase);  // what the mbarrier with this phase lacks; empty if there is none
 
 // What the engine does wrong comes to the scheduler as this.
 struct EngineFault {

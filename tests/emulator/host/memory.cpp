@@ -19,10 +19,12 @@ namespace {
 // What the launch asks for comes first and starts at an odd multiple of 16, for more is not promised; then variables.
 constexpr uint32_t reserved = 1024, dynamic_from = reserved + 16, most_alignment = 1024, window = 512 << 10;
 constexpr unsigned most_static_bytes = 48 << 10, most_blocks = 8;
-constexpr uint8_t poison = 0xff;  // NaN as any float, -1 as an integer
+// What shared memory holds before it is written, from block to block: a large negative number as any float, a large
+// positive one, NaN. Some kernels pass over NaN, or compute it again; maxima pass over small numbers, minima over large.
+constexpr uint8_t poisons[] = {0xfb, 0x7b, 0xff};
 
 struct Epoch {  // one access: by whom, when, to which bytes of the word
-    uint32_t cluster = 0, step = 0;
+    uint32_t cluster = 0, era = 0, step = 0;
     uint16_t unit = 0;
     uint8_t bytes = 0;
     bool atomic = false;
@@ -91,7 +93,7 @@ const char* verb(Access access) {
 
 bool ordered(const Epoch& before, const Actor& now) {
     if (before.cluster != cluster->number) return now.block->knows_global_order;
-    return before.unit == now.unit || before.step <= (*now.clock)[before.unit];
+    return before.era != cluster->era || before.unit == now.unit || before.step <= now.clock->known(before.unit);
 }
 
 void race(const Epoch& before, const char* did, Access access, const uint8_t* pointer) {
@@ -105,7 +107,7 @@ void race(const Epoch& before, const char* did, Access access, const uint8_t* po
 }
 
 void record(const Actor& me, Word& word, uint8_t bytes, Access access, const uint8_t* pointer) {
-    const Epoch now{cluster->number, me.step, (uint16_t)me.unit, bytes, access == Access::atomic};
+    const Epoch now{cluster->number, cluster->era, me.step, (uint16_t)me.unit, bytes, access == Access::atomic};
     const bool both_atomic = now.atomic && word.write.atomic;
     if (word.write.bytes & bytes && !both_atomic && !ordered(word.write, me)) race(word.write, "wrote", access, pointer);
     if (access == Access::read) {
@@ -174,7 +176,7 @@ void touch(const void* address, size_t bytes, Access access) {
     if (!self) return;
     const Fiber& me = fiber();
     if (inside(static_cast<const uint8_t*>(address), me.stack_begin, me.stack_end) || is_built_in(address)) return;
-    touch_as({me.unit, me.clock[me.unit], &me.clock, me.home}, address, bytes, access);
+    touch_as({me.unit, me.step, &me.clock, me.home}, address, bytes, access);
 }
 
 void touch_as(const Actor& me, const void* address, size_t bytes, Access access) {
@@ -278,7 +280,7 @@ void memory_begin_launch(const void* kernel, Arguments arguments, unsigned, unsi
 void memory_begin_cluster(unsigned blocks) {
     for (unsigned rank = 0; rank < blocks; rank++) {
         uint8_t* base = arena() + (size_t)rank * window;
-        std::memset(base + reserved, poison, first_static + most_static_bytes - reserved);
+        std::memset(base + reserved, poisons[cluster->number % 3], first_static + most_static_bytes - reserved);
         shared_words[rank].clear();
     }
 }

@@ -1,0 +1,116 @@
+"""Kernels with one line broken are caught, each in the way that its mistake would show: the emulator sees what it claims."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from tests.emulator.build import EmulatedFault, g_plus_plus, library_of, multiprocessors
+from tests.emulator.run import Emulation, compared, emulated_problem, program_of, ran
+from tests.emulator.test_products import CASES, Case
+from tests.stages import problem_of
+
+pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
+
+POINTWISE = Case("pointwise", {}, {"ROWS": 5, "HIDDEN": 52}, source=problem_of("geglu").source)
+TILES = Case(
+    "pointwise",
+    {"levels": 32},
+    {"BATCH": 1, "CHANNELS": 33, "HEIGHT": 6, "WIDTH": 12},
+    source=problem_of("permuted_operands").source,
+)
+RACE = "with no barrier between them"
+STANDSTILL = "no thread can go on"
+WRONG = "are off|infinities or NaNs"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A program, what of its text is replaced (the nth time it occurs), and what the emulator has to say."""
+
+    case: Case
+    old: str
+    new: str
+    said: str
+    nth: int = 0
+
+
+MUTANTS = {
+    "a pointwise kernel goes one vector too far": Mutant(
+        POINTWISE, "if (i < total) operands[u]", "if (i <= total) operands[u]", "after the end of"
+    ),
+    "a pointwise kernel leaves out its last vector": Mutant(
+        POINTWISE, "if (i < total) Body::template store", "if (i < total - 1) Body::template store", WRONG
+    ),
+    "a turned tile is used before it is whole": Mutant(TILES, "__syncthreads();", "", RACE),
+    "a product does not wait for its tile": Mutant(
+        CASES["simt, 64 x 64, short sums"], "__syncthreads();", ";", RACE, nth=1
+    ),
+    "a product overwrites a tile that is being read": Mutant(CASES["simt, 64 x 64, short sums"], "now ^= 1;", "", RACE),
+    "a product forgets the columns at the edge": Mutant(
+        CASES["simt, turned"], "if (n + i < columns)", "if (true)", "after the end of|" + RACE + "|takes"
+    ),
+    "cp.async is not waited for": Mutant(CASES["sm80, 64 x 64"], "copies_wait<1>();", "", WRONG + "|" + RACE),
+    "cp.async is waited for one group too late": Mutant(
+        CASES["sm80, 64 x 64"], "copies_wait<1>();", "copies_wait<2>();", WRONG + "|" + RACE
+    ),
+    "tiles of cp.async are read without a barrier": Mutant(
+        CASES["sm80, 64 x 64"], "__syncthreads();  // chunk c is there", "// chunk c is there", RACE
+    ),
+    "fragments of mma are in another order": Mutant(
+        CASES["sm80, 64 x 64"], "{%4, %5, %6, %7}, {%8, %9}", "{%4, %6, %5, %7}, {%8, %9}", WRONG
+    ),
+    "wgmma is not waited for": Mutant(CASES["sm90, 64 columns"], "wgmma_wait<0>();", "", WRONG + "|" + RACE),
+    "a slot is read before the copy engine has filled it": Mutant(
+        CASES["sm90, 64 columns"],
+        "for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));",
+        "",
+        WRONG + "|" + RACE,
+    ),
+    "a slot is freed while wgmma reads it": Mutant(
+        CASES["half, pairs of blocks"], "wgmma_wait<1>();", "", RACE + "|" + WRONG
+    ),
+    "a slot is never freed": Mutant(
+        CASES["half, pairs of blocks"], "if (before >= 0) release<Config>(empty, before, lane);", "", STANDSTILL
+    ),
+    "the copy engine is told to expect too much": Mutant(
+        CASES["half, bfloat16"],
+        "barrier_arrive_and_expect(arrived, S::stage_bytes)",
+        "barrier_arrive_and_expect(arrived, S::stage_bytes + 16)",
+        STANDSTILL + "(.|\n)*lacks 0 arrivals and 16 bytes",
+    ),
+    "groups of eight rows lie elsewhere than the descriptor says": Mutant(
+        CASES["sm90, 64 columns"], "(uint64_t)(1024 >> 4) << 32", "(uint64_t)(512 >> 4) << 32", WRONG
+    ),
+    "the swizzle is forgotten where threads read": Mutant(
+        CASES["sm90, 64 columns"], "(lane & 3)) ^ (y & 7)) << 4)", "(lane & 3)) ^ 0) << 4)", WRONG
+    ),
+    "a block leaves while the other still writes to it": Mutant(
+        CASES["half, pairs of blocks"],
+        "if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves",
+        "// no block leaves",
+        "has ended",
+    ),
+}
+
+
+def mutated(text: str, mutant: Mutant) -> str:
+    places = [match.start() for match in re.finditer(re.escape(mutant.old), text)]
+    assert len(places) > mutant.nth, f"{mutant.old!r} is not in the program any more"
+    at = places[mutant.nth]
+    return text[:at] + mutant.new + text[at + len(mutant.old) :]
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_broken_kernel_is_caught(name: str) -> None:
+    mutant = MUTANTS[name]
+    case = mutant.case
+    problem = emulated_problem(case.problem, **case.sizes)
+    program = program_of(problem, case.device, case.pick, case.precision)
+    emulation = Emulation(problem, program, library_of(mutated(program.text, mutant)))
+    with multiprocessors(2), pytest.raises(AssertionError) as raised:
+        compared(problem, None, ran(problem, None, emulation), case.precision)
+    assert re.search(mutant.said, str(raised.value)), str(raised.value)
+    assert isinstance(raised.value, EmulatedFault) or re.search(WRONG, str(raised.value))
