@@ -315,10 +315,11 @@ class RowsWriter(Writer):
 
     def step_function(self, phase: int) -> list[str]:
         row = "Row<N>" if self.grid.across else "Row<1>"
-        values = f"const Operands<N>& x, const {row}& r, State<{phase}, N>& s"
+        head = "KW_DEVICE static void step("
         return [
             "template <int N>",
-            f"KW_DEVICE static void step(const Args& a, Index row, Index column, {values}) {{",
+            f"{head}const Args& a, Index row, Index column, const Operands<N>& x, const {row}& r,",
+            f"{' ' * len(head)}State<{phase}, N>& s) {{",
             *(f"    {line}" for line in self.step_body(phase)),
             "}",
         ]

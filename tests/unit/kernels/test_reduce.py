@@ -1,0 +1,161 @@
+"""The reduction templates' configs: each that is offered fits, each that is not says why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kernelwright.device import resolve
+from kernelwright.kernels.reduce import (
+    Config,
+    CpuConfig,
+    RowWork,
+    best_config,
+    configs,
+    cost_us,
+    floor_us,
+    why_not,
+    workspace_bytes,
+)
+
+H200, A100, CPU = resolve("h200"), resolve("a100"), resolve("cpu")
+
+# Softmax of 4096 rows of 4096 floats.
+SOFTMAX = RowWork(
+    across=False,
+    rows=4096,
+    columns=4096,
+    line=4096,
+    itemsizes=(4, 4),
+    alignments=(4096,),
+    bytes_moved=2 << 26,
+    again_bytes=1 << 26,
+    held_bytes=4,
+    operands=1,
+    state_bytes=(16,),
+    phases=2,
+    flops=30,
+    in_place=False,
+)
+
+
+@st.composite
+def works(draw: st.DrawFn) -> RowWork:
+    rows, columns = draw(st.integers(1, 20_000)), draw(st.integers(2, 200_000))
+    across = draw(st.booleans())
+    line = draw(st.sampled_from([n for n in range(1, 65) if (rows if across else columns) % n == 0]))
+    size = rows * columns
+    phases = draw(st.integers(1, 3))
+    return RowWork(
+        across=across,
+        rows=rows,
+        columns=columns,
+        line=draw(st.sampled_from([line, rows if across else columns])),
+        itemsizes=tuple(draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=3))),
+        alignments=tuple(draw(st.lists(st.integers(1, 4096), max_size=2))),
+        bytes_moved=size * draw(st.sampled_from([4, 8, 12])),
+        again_bytes=size * 4,
+        held_bytes=draw(st.sampled_from([0, 2, 4, 12])),
+        operands=draw(st.integers(0, 4)),
+        state_bytes=tuple(draw(st.lists(st.sampled_from([8, 16, 40]), min_size=1, max_size=phases))),
+        phases=phases,
+        flops=draw(st.integers(1, 60)),
+        in_place=draw(st.booleans()),
+    )
+
+
+@given(works())
+def test_every_work_has_a_config_and_every_config_offered_fits(work: RowWork) -> None:
+    for device in (H200, A100):
+        offered = configs(work, device)
+        assert offered
+        assert all(why_not(config, work, device) is None for config in offered)
+        costs = [cost_us(config, work, device) for config in offered]
+        assert costs == sorted(costs)
+        assert costs[0] >= floor_us(work, device)
+
+
+@given(works())
+def test_a_cpu_has_a_config_for_every_work(work: RowWork) -> None:
+    offered = configs(work, CPU)
+    assert offered
+    assert all(isinstance(config, CpuConfig) and config.lanes <= work.line for config in offered)
+
+
+@pytest.mark.parametrize(
+    ("config", "changed", "reason"),
+    [
+        (Config(256, 16, 32, 1, "again", 1, False), {}, "16 lanes of 4 B are more than two 16 B loads."),
+        (Config(256, 4, 32, 1, "again", 1, False), {"line": 30}, "lines of 30 neighbours are no multiple of 4 lanes."),
+        (
+            Config(256, 4, 32, 1, "again", 1, False),
+            {"alignments": (4095,)},
+            "an operand's lines do not start at multiples of 4 elements.",
+        ),
+        (Config(256, 4, 64, 1, "again", 1, False), {}, "a team of 64 is more than a warp and less than a block."),
+        (Config(256, 4, 32, 1, "again", 4, True), {}, "blocks share a row, but a block has several."),
+        (
+            Config(256, 4, 256, 4, "again", 4, False),
+            {"in_place": True},
+            "a row's result would be written before every block has read what it replaces.",
+        ),
+        (Config(256, 4, 256, 2, "registers", 1, False), {}, "a row of 4096 columns does not fit 2 vectors a thread."),
+        (
+            Config(64, 4, 64, 64, "registers", 1, False),
+            {"columns": 16384, "line": 16384},
+            "256 registers for a row leave too few of 215 to compute with.",
+        ),
+        (
+            Config(256, 4, 256, 64, "shared", 1, False),
+            {"columns": 65536, "line": 65536},
+            "a row of 262,144 B is more than the shared memory of a block.",
+        ),
+        (Config(256, 4, 256, 4, "registers", 1, False), {"phases": 1}, "nothing is read again, so nothing is kept."),
+        (
+            Config(1024, 4, 1024, 1, "again", 1, False),
+            {"columns": 1024, "line": 1024},
+            "1024 threads share 256 vectors: half of them or more have nothing to do.",
+        ),
+    ],
+)
+def test_a_config_that_does_not_fit_says_why(config: Config, changed: dict[str, object], reason: str) -> None:
+    assert why_not(config, replace(SOFTMAX, **changed), H200) == reason  # type: ignore[arg-type]
+
+
+def test_clusters_need_a_hopper() -> None:
+    config = Config(512, 4, 512, 2, "registers", 1, False)
+    cluster = replace(config, blocks=2, cluster=True, vectors=1)
+    assert why_not(config, SOFTMAX, A100) is None
+    assert why_not(cluster, SOFTMAX, H200) is None
+    assert why_not(cluster, SOFTMAX, A100) == "clusters of 2 blocks; sm_80 has none of that size."
+
+
+def test_a_row_that_fits_is_held_and_one_of_393216_columns_is_held_by_a_cluster() -> None:
+    short = best_config(SOFTMAX, H200)
+    assert isinstance(short, Config)
+    assert (short.keep != "again", short.blocks) == (True, 1)
+    long = replace(SOFTMAX, columns=393216, line=393216, bytes_moved=96 * (2 << 26), again_bytes=96 << 26)
+    shared = best_config(long, H200)
+    assert isinstance(shared, Config)
+    assert (shared.keep != "again", shared.blocks, shared.cluster) == (True, 8, True)
+
+
+def test_the_sum_of_everything_is_split_over_the_whole_device() -> None:
+    everything = replace(SOFTMAX, rows=1, columns=1 << 26, line=1 << 26, phases=1, alignments=(), flops=1)
+    config = best_config(replace(everything, bytes_moved=1 << 28), H200)
+    assert isinstance(config, Config)
+    assert config.is_split
+    assert config.blocks >= H200.multiprocessors
+    assert workspace_bytes(config, everything) >= 8 * config.blocks
+
+
+def test_few_rows_are_shared_by_the_threads_of_a_cpu() -> None:
+    few = best_config(replace(SOFTMAX, rows=1, columns=1 << 24, line=1 << 24), CPU)
+    many = best_config(SOFTMAX, CPU)
+    assert isinstance(few, CpuConfig)
+    assert isinstance(many, CpuConfig)
+    assert few.grain > 0
+    assert many.grain == 0
