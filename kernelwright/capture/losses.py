@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from kernelwright.capture.call import Call, Translation, Value, cast, constant, whole
+from kernelwright.capture.call import Call, Translation, Value, cast, constant, spread, whole
 from kernelwright.capture.rows import axes_of, formula, mean_over, norm_over, over, result, wide
 from kernelwright.ir.dtypes import int64
-from kernelwright.ir.nodes import Iota, Map, Node, Reshape, Shape
+from kernelwright.ir.nodes import Broadcast, Iota, Map, Node, Reshape, Shape
 
 # PyTorch's numbers for what happens to the losses of the elements.
 NONE, MEAN, SUM = 0, 1, 2
@@ -277,7 +277,27 @@ def targets(call: Call, likely: Node, classes: int) -> tuple[Node, Node]:
 
 
 def gather(x: Node, axis: int, index: Node) -> Node:
-    """x at the index along an axis, as a sum of which all but one element are 0: so it needs no pass of its own.
+    """x at the index along an axis; of a Map, the Map of its operands there, so that nothing else is computed"""
+    match x:
+        case Map(fn, args, to) if sum(not is_repeated(a, axis, len(x.shape)) for a in args) == 1:
+            return Map(fn, tuple(gathered_operand(a, axis, index) for a in args), to)
+    return picked_from(x, axis, index)
+
+
+def is_repeated(x: Node, axis: int, rank: int) -> bool:
+    """x is one value along the axis."""
+    own = axis - (rank - len(x.x.shape)) if isinstance(x, Broadcast) else axis
+    return not x.shape or (isinstance(x, Broadcast) and (own < 0 or x.x.shape[own] == 1))
+
+
+def gathered_operand(x: Node, axis: int, index: Node) -> Node:
+    if not is_repeated(x, axis, len(index.shape)):
+        return gather(x, axis, index)
+    return spread(x.x, index.shape) if isinstance(x, Broadcast) else x
+
+
+def picked_from(x: Node, axis: int, index: Node) -> Node:
+    """A sum of which all but one element are 0, so that it needs no pass of its own
 
     Where PyTorch stops with an error, since the index is out of range, it is NaN.
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 
 from kernelwright.capture.call import Call, Translation, Value, cast, constant, in_registers, pointwise, spread, whole
 from kernelwright.ir.dtypes import DType, bool_, by_name, from_torch
-from kernelwright.ir.nodes import Broadcast, Map, Node, Reshape, Slice, TensorType
+from kernelwright.ir.nodes import Map, Node, Reshape, Slice, TensorType
 
 
 def of(fn: str, *names: str) -> Translation:
@@ -211,24 +210,6 @@ def rounded(call: Call) -> Value:
     return pointwise("round", (call["self"],), call.type, call.type.dtype)
 
 
-def normalised_eval(call: Call) -> Value:
-    """Batch norm in eval mode: (x - mean) * rsqrt(var + eps) * weight + bias, per channel; other results are empty"""
-    x: Node = call["input"]
-    column = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    dtype = call.type.dtype
-    if dtype.is_reduced_float or math.prod(x.shape) == 0:
-        return None
-    variance = Map("add", (call["running_var"], constant(call["eps"], call["running_var"].dtype)))
-    scale: Node = Map("rsqrt", (variance,))
-    if call["weight"] is not None:
-        scale = Map("mul", (scale, call["weight"]))
-    centred = Map("sub", (x, Broadcast(Reshape(call["running_mean"], column), x.shape)))
-    result: Node = Map("mul", (centred, Broadcast(Reshape(scale, column), x.shape)))
-    if call["bias"] is not None:
-        result = Map("add", (result, Broadcast(Reshape(call["bias"], column), x.shape)))
-    return result, None, None
-
-
 SAME_NAME = (
     *("neg", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "sin"),
     *("cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "sigmoid"),
@@ -351,7 +332,6 @@ ROWS: Mapping[str, Translation] = {
     "aten.scalar_tensor": filled("s"),
     **{f"aten.{name}": filled(0) for name in ("zeros", "zeros_like", "new_zeros")},
     **{f"aten.{name}": filled(1) for name in ("ones", "ones_like", "new_ones")},
-    "aten._native_batch_norm_legit_no_training": normalised_eval,
 }
 
 MAPS: Mapping[str, Translation] = {**ROWS, **{f"aten.{alias}": ROWS[f"aten.{name}"] for alias, name in ALIASES.items()}}

@@ -27,6 +27,7 @@ from kernelwright.capture.rows import (
     variance_over,
     wide,
 )
+from kernelwright.capture.windows import adaptive_avg_pool
 from kernelwright.ir.dtypes import DType, bool_, by_name, int64, uint8
 from kernelwright.ir.nodes import Map, Node, Shape
 
@@ -207,14 +208,17 @@ def log_of_summed_exponentials(call: Call) -> Value:
     return result(formula("where", Map("isinf", (largest,)), largest, summed), call)
 
 
-def pooled_to_one(call: Call) -> Value:
-    """Adaptive average pooling to one element: the mean over space"""
-    x: Node = call["self"]
-    space = len(call["output_size"])
-    if any(extent != 1 for extent in call.type.shape[-space:]) or x.size == 0:
-        return None
-    where = tuple(range(len(x.shape) - space, len(x.shape)))
-    return result(mean_over(wide(x, call.type.dtype), where), call)
+def pooled(rank: int) -> Translation:
+    """Adaptive average pooling: to one element, the mean over space; else a reduction over windows"""
+
+    def translation(call: Call) -> Value:
+        x: Node = call["self"]
+        if any(extent != 1 for extent in call.type.shape[-rank:]) or x.size == 0:
+            return adaptive_avg_pool(rank)(call)
+        where = tuple(range(len(x.shape) - rank, len(x.shape)))
+        return result(mean_over(wide(x, call.type.dtype), where), call)
+
+    return translation
 
 
 PLAIN: Mapping[str, Translation] = {
@@ -250,8 +254,8 @@ PLAIN: Mapping[str, Translation] = {
     "aten.dist": distance,
     "aten.logsumexp": log_of_summed_exponentials,
     "aten.special_logsumexp": log_of_summed_exponentials,
-    **{f"aten.adaptive_avg_pool{rank}d": pooled_to_one for rank in (1, 2, 3)},
-    **{f"aten._adaptive_avg_pool{rank}d": pooled_to_one for rank in (2, 3)},
+    **{f"aten.adaptive_avg_pool{rank}d": pooled(rank) for rank in (1, 2, 3)},
+    **{f"aten._adaptive_avg_pool{rank}d": pooled(rank) for rank in (2, 3)},
 }
 
 REDUCTIONS: Mapping[str, Translation] = {**PLAIN, **NORMALISATIONS, **LOSSES}
