@@ -118,8 +118,9 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     threads = torch.get_num_threads()
     eager_s = _measured(reference, model, args, threads)
     load_state(model, state)
-    oracle = Oracle(reference, model, policy.precision, draws=1 if large else 4 if eager_s < 0.2 else 2)
+    oracle = Oracle(reference, model, policy.precision, draws=_draws(large, eager_s, input_bytes + output_bytes))
     oracle.random = random
+    oracle.guarded = bool(habits)
     rows = None
     if large and not random and not stateful:
         row_bytes = (input_bytes + output_bytes) // max(1, tensors[0].shape[0] if tensors and tensors[0].dim() else 1)
@@ -144,6 +145,13 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         device=device,
         torch_device=torch_device,
     )
+
+
+def _draws(large: bool, eager_s: float, bytes_a_call: int) -> int:
+    """For the condition estimate. Many elements say as much with fewer."""
+    if large:
+        return 1
+    return 4 if eager_s < 0.05 and bytes_a_call < 32 << 20 else 2
 
 
 def _called(reference: Reference, model: torch.nn.Module, args: tuple[Any, ...], seed: int) -> tuple[Any, bool]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from kernelwright.judge.budget import Share, Stopwatch
 from kernelwright.judge.case import Case
 from kernelwright.judge.closeness import close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
@@ -86,22 +87,24 @@ class Findings:
     differing: list[str] = field(default_factory=list)
     outside_reads: list[str] = field(default_factory=list)
     damaged_bands: int = 0
+    trial_s: float = 0.0
+    """How long the last trial took, roughly."""
 
 
 def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int, *, weights: bool) -> list[Trial]:
-    """In the order of their worth: own inputs and zero mean, the same with random weights, the other families.
+    """In the order of their worth: own inputs; zero mean and own inputs with random weights; the other families.
 
-    The first four are made whatever time they take; own inputs come `own_repeats` times in all.
+    The first two are made whatever time they take; own inputs come `own_repeats` times in all with their own weights.
     """
     table = {family.name: family for family in FAMILIES}
-    first = ["own", *(name for name in ("zero_mean",) if name in families)]
-    rest = [name for name in families if name not in first] + ["own"] * (own_repeats - 1)
-    planned = [(name, True) for name in first] + [(name, False) for name in first if weights]
-    planned += [(name, True) for name in rest]
+    zero_mean = [name for name in ("zero_mean",) if name in families]
+    rest = [name for name in families if name not in ("own", *zero_mean)] + ["own"] * (own_repeats - 1)
+    planned = [("own", True)] + [(name, False) for name in [*zero_mean, "own"] if weights]
+    planned += [(name, True) for name in [*zero_mean, *rest]]
     return [Trial(table[name], seeds.draw(), own_weights) for name, own_weights in planned]
 
 
-ALWAYS = 4
+ALWAYS = 2
 
 
 def examine(
@@ -110,22 +113,30 @@ def examine(
     trials: Sequence[Trial],
     seeds: Seeds,
     group_size: int,
-    out_of_time: Callable[[], bool],
+    left_s: Callable[[], float],
     progress: Callable[[float], None],
 ) -> Findings:
-    """Run the trials in groups that share their weights; raises `Failed` where the candidate breaks off."""
+    """Run the trials in groups that share their weights; raises `Failed` where the candidate breaks off.
+
+    `left_s` says how many seconds are left. The last trials tell how long the next take.
+    """
     findings, other, trials = _prepared(contestant, case, trials, seeds)
-    done = 0
+    done, watch, each_s = 0, Stopwatch(), 0.0
     while done < len(trials):
-        if done >= ALWAYS and out_of_time():
+        if done >= ALWAYS and not each_s < left_s():
             findings.dropped += [(trial.family.name, "no time left") for trial in trials[done:]]
             break
         own_weights = trials[done].own_weights
         alike = list(takewhile(lambda trial, own=own_weights: trial.own_weights is own, trials[done:]))  # type: ignore[misc]
-        group = alike[:group_size]
+        fitting = group_size
+        while fitting > 1 and done >= ALWAYS and not fitting * each_s < left_s():
+            fitting //= 2
+        group = alike[:fitting]
         _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
         done += len(group)
+        each_s = watch.lap() / len(group)
         progress(done / len(trials))
+    findings.trial_s = each_s
     return findings
 
 
@@ -145,17 +156,20 @@ def examine_rows(
     case: Case,
     trials: Sequence[Trial],
     seeds: Seeds,
-    out_of_time: Callable[[], bool],
+    left_s: Callable[[], float],
     progress: Callable[[float], None],
 ) -> Findings:
     """The same for a large problem whose rows are independent: one call at a time, scored some rows at a time."""
     findings, other, trials = _prepared(contestant, case, trials, seeds)
+    watch = Stopwatch()
     for number, trial in enumerate(trials):
-        if number >= 2 and out_of_time():
+        if number >= ALWAYS and not watch.last_s < left_s():
             findings.dropped += [(left.family.name, "no time left") for left in trials[number:]]
             break
         state = case.state if trial.own_weights else other
-        _examine_by_rows(contestant, case, state, trial, seeds, findings, out_of_time)
+        share = Share(left_s() / min(4, len(trials) - number))
+        _examine_by_rows(contestant, case, state, trial, seeds, findings, share.lasts)
+        watch.lap()
         progress((number + 1) / len(trials))
     return findings
 
@@ -167,7 +181,7 @@ def _examine_by_rows(
     trial: Trial,
     seeds: Seeds,
     findings: Findings,
-    out_of_time: Callable[[], bool],
+    has_time: Callable[[], bool],
 ) -> None:
     assert case.rows is not None
     seed, secret, order = seeds.draw(), seeds.draw(), seeds.draw()
@@ -180,7 +194,7 @@ def _examine_by_rows(
         findings.differing.append(trial.family.name)
     for number, part in enumerate(row_slices(case.rows, order)):
         args, found = sliced(inputs, case.rows, part), contestant.outputs(0, part)
-        if number >= 2 and out_of_time():
+        if number >= 2 and not has_time():
             own = next(t for t in findings.tried if t.trial is trial)
             eager = case.oracle.eager(state, [args], seed).calls[0]
             if all(map(close_to_eager, found, eager, own.yards)):

@@ -46,15 +46,30 @@ def kill_rate(trials: Sequence[Tried], oracle: Oracle, out_of_time: Callable[[],
     for name, mutant in MUTANTS.items():
         if out_of_time():
             break
-        verdicts = [_rejected(mutant, tried, trials, oracle) for tried in trials]
-        if any(verdict is not None for verdict in verdicts):
+        rejected, rejected_own, wrong = _tried_on(mutant, trials, oracle, thorough=name in CONSTANT)
+        if wrong:
             made.append(name)
-            if not any(verdicts):
+            if not rejected:
                 survivors.append(name)
-            own_weights = [v for v, tried in zip(verdicts, trials, strict=True) if tried.trial.own_weights]
-            if name in CONSTANT and not any(own_weights):
+            if name in CONSTANT and not rejected_own:
                 constant.append(name)
     return KillRate(tuple(made), tuple(survivors), tuple(constant))
+
+
+def _tried_on(mutant: Mutant, trials: Sequence[Tried], oracle: Oracle, *, thorough: bool) -> tuple[bool, bool, bool]:
+    """Whether a trial rejects it, whether one with the problem's own weights does, and whether it is wrong anywhere.
+
+    One trial that rejects it is enough, unless it is asked `thorough`ly, for one with the problem's own weights.
+    """
+    rejected = rejected_own = wrong = False
+    for tried in trials:
+        verdict = _rejected(mutant, tried, trials, oracle)
+        wrong |= verdict is not None
+        rejected |= bool(verdict)
+        rejected_own |= bool(verdict) and tried.trial.own_weights
+        if rejected_own or (rejected and not thorough):
+            break
+    return rejected, rejected_own, wrong
 
 
 def _rejected(mutant: Mutant, tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> bool | None:

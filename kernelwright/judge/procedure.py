@@ -20,6 +20,8 @@ import torch
 from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
 from kernelwright.judge import channel_cuda
+from kernelwright.judge.beginning import Beginning
+from kernelwright.judge.budget import Budget, Share, Stopwatch, share_of_restart, time_for_restart
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
 from kernelwright.judge.case import Case, free_bytes, open_case
 from kernelwright.judge.cell import RAISED, niceness, set_niceness
@@ -45,7 +47,17 @@ from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import check_cuda_sources
-from kernelwright.judge.timing import AGAIN, CANDIDATE, Clocked, Course, Samples, plan_batches, run_once, summarise
+from kernelwright.judge.timing import (
+    AGAIN,
+    CANDIDATE,
+    Clocked,
+    Course,
+    Plan,
+    Samples,
+    plan_batches,
+    run_once,
+    summarise,
+)
 from kernelwright.judge.verdict import Errors, Failed, Judgement, Label, Verdict
 from kernelwright.judge.workshop import Arena, Workshop, open_arena, open_workshop
 from kernelwright.load import Problem
@@ -55,9 +67,11 @@ __all__ = ["judge", "replay"]
 Progress = Callable[[str, float], None]
 GROUP_BYTES = 64 << 20  # inputs and outputs of one group of trials; the oracle holds them some twenty times
 OWN_REPEATS = 3
-EXAMINE_SHARE = 0.5  # of the budget; what it leaves goes to timing
-DOUBT_SHARE = 0.1
+LEAST_DOUBT_S = 1.0
+LEAST_SANITIZE_S = 3.0
 LEAST_TIMING_S = 4.0
+VARIANTS = 4  # calls on other shapes and layouts, each about as long as a trial
+COMPILE_LIMIT_S = 180.0
 # Long beside what waking a worker takes: on a busy machine that is milliseconds, and differs from turn to turn.
 BATCH_S, LONG_BATCH_S = 0.004, 0.02
 
@@ -176,28 +190,29 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     policy, notes = hearing.policy, hearing.notes
     hearing.report("build", 0.0)
     _build(hearing)
-    started = time.perf_counter()
-    hearing.report("examine", 0.0)
-    findings, verdict, detail = _examine(hearing)
-    notes.labels |= findings.labels - hearing.case.habits
-    notes.errors = errors_of(findings)
-    notes.evidence |= trials_of(findings)
-    if policy.mutants and findings.tried:
-        hearing.report("doubt", 0.0)
-        now = time.perf_counter()
-        _doubt(hearing, findings, max(started + EXAMINE_SHARE * policy.budget_s, now + DOUBT_SHARE * policy.budget_s))
-    own_kernels = Label.NO_CUSTOM_KERNEL not in notes.labels
-    if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu and own_kernels:
-        hearing.report("sanitize", 0.0)
-        _sanitize(hearing)
-    forbidden = sorted(notes.labels & policy.forbid)
-    if verdict is Verdict.CORRECT and forbidden:
-        return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
-    if verdict is Verdict.CORRECT and policy.timing:
-        hearing.report("time", 0.0)
-        left = policy.budget_s - (time.perf_counter() - started)
-        with _ahead_of_others():
-            _time(hearing, findings, time.perf_counter() + max(left, LEAST_TIMING_S))
+    budget = Budget(policy.budget_s)
+    notes.evidence["skipped"] = budget.skipped
+    with contextlib.ExitStack() as stack:
+        slow_starters = _begin_slow_starters(hearing, stack) if policy.timing else None
+        hearing.report("examine", 0.0)
+        findings, verdict, detail = _examine(hearing, budget)
+        notes.labels |= findings.labels - hearing.case.habits
+        notes.errors = errors_of(findings)
+        notes.evidence |= trials_of(findings)
+        if policy.mutants and findings.tried:
+            hearing.report("doubt", 0.0)
+            _doubt(hearing, findings, budget)
+        own_kernels = Label.NO_CUSTOM_KERNEL not in notes.labels
+        if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu and own_kernels:
+            hearing.report("sanitize", 0.0)
+            _sanitize(hearing, budget)
+        forbidden = sorted(notes.labels & policy.forbid)
+        if verdict is Verdict.CORRECT and forbidden:
+            return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
+        if verdict is Verdict.CORRECT and slow_starters is not None:
+            hearing.report("time", 0.0)
+            with _ahead_of_others():
+                _time(hearing, findings, budget, slow_starters)
     return verdict, detail
 
 
@@ -218,11 +233,10 @@ def _build(hearing: Hearing) -> None:
     hearing.workshop.keep()
 
 
-def _examine(hearing: Hearing) -> tuple[Findings, Verdict, str]:
+def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
     case, policy = hearing.case, hearing.policy
     group = 1 if case.large else max(1, min(16, GROUP_BYTES // max(1, case.input_bytes + case.output_bytes)))
     variants = policy.robustness and not case.large
-    deadline = time.perf_counter() + EXAMINE_SHARE * policy.budget_s
     hearing.workshop.restore()
     with (
         open_arena(case, group, spare=variants) as arena,
@@ -231,17 +245,19 @@ def _examine(hearing: Hearing) -> tuple[Findings, Verdict, str]:
         # Drawn now: the candidate is loaded and cannot know them.
         seeds = hearing.roots("examine")
         trials = plan_trials(policy.families, seeds, 1 if case.large else OWN_REPEATS, weights=bool(case.state))
-        late = lambda: time.perf_counter() > deadline
+        left = lambda: budget.left("examine")
         heard = lambda share: hearing.report("examine", share)
         with _within_memory():
             if case.rows is not None:
-                findings = examine_rows(contestant, case, trials, seeds, late, heard)
+                findings = examine_rows(contestant, case, trials, seeds, left, heard)
             else:
-                findings = examine(contestant, case, trials, seeds, group, late, heard)
+                findings = examine(contestant, case, trials, seeds, group, left, heard)
         verdict, detail = decide(findings, lambda tried: reduced_precision(tried, case.oracle))
         if case.oracle.random:
             verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail)
-        if verdict is Verdict.CORRECT and variants:
+        other_layouts = "other batch sizes and layouts"
+        expected = VARIANTS * findings.trial_s
+        if verdict is Verdict.CORRECT and variants and budget.allows("variants", other_layouts, expected):
             findings.labels |= labels_for_variants(contestant, case, hearing.roots("variants"))
     return findings, verdict, detail
 
@@ -268,8 +284,9 @@ def _consider_chance(
     return Verdict.CORRECT, "it draws other random numbers than the reference, from the same distribution"
 
 
-def _doubt(hearing: Hearing, findings: Findings, deadline: float) -> None:
-    killed = kill_rate(findings.tried, hearing.case.oracle, lambda: time.perf_counter() > deadline)
+def _doubt(hearing: Hearing, findings: Findings, budget: Budget) -> None:
+    share = Share(max(budget.left("doubt"), min(LEAST_DOUBT_S, budget.total_s / 10)))
+    killed = kill_rate(findings.tried, hearing.case.oracle, lambda: not share.lasts())
     hearing.notes.killed = killed
     hearing.notes.evidence["known_bad"] = {
         "made": list(killed.made),
@@ -280,22 +297,60 @@ def _doubt(hearing: Hearing, findings: Findings, deadline: float) -> None:
         hearing.notes.labels.add(Label.WEAK_TASK)
 
 
-def _sanitize(hearing: Hearing) -> None:
-    found = sanitize(hearing.case, hearing.workshop, hearing.candidate.text, hearing.policy.sanitize_limit_s)
+def _sanitize(hearing: Hearing, budget: Budget) -> None:
+    limit = min(hearing.policy.sanitize_limit_s, budget.left("sanitize"))
+    if not budget.allows("sanitize", "compute-sanitizer", LEAST_SANITIZE_S):
+        return
+    found = sanitize(hearing.case, hearing.workshop, hearing.candidate.text, limit)
     hearing.notes.evidence["sanitizer"] = [asdict(finding) for finding in found]
     complaints = [finding for finding in found if finding.outcome == "found"]
     if complaints:
         raise Failed(Verdict.MEMORY_VIOLATION, f"compute-sanitizer ({complaints[0].tool}): {complaints[0].complaint}")
 
 
-def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
+@dataclass(frozen=True, slots=True)
+class SlowStarters:
+    """Where timing takes place, and the baselines that take long to start: begun beside the examination, kept alive."""
+
+    plan: Plan
+    arena: Arena | None
+    begun: dict[str, Beginning]
+
+
+def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowStarters:
+    """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined."""
+    case = hearing.case
+    target = LONG_BATCH_S if case.gpu or hearing.busy else BATCH_S
+    plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target)
+    slow = [name for name in hearing.policy.baselines if name == "compile"]
+    if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
+        return SlowStarters(plan, None, {})  # where memory is tight nothing is held twice
+    arena = stack.enter_context(open_arena(case, 1 if case.large else plan.slots))
+    begun = {name: _begun(hearing, name, arena) for name in slow}
+    for beginning in begun.values():
+        stack.callback(beginning.end)
+    return SlowStarters(plan, arena, begun)
+
+
+def _begun(hearing: Hearing, name: str, arena: Arena) -> Beginning:
+    case = hearing.case
+    contestant, entry = hearing.workshop.unloaded_baseline(name, name, arena)
+    write_inputs(contestant, [case.arguments()])
+
+    def start() -> None:
+        contestant.load(entry, case.model_seed, case.worker_device)
+        contestant.take_state(list(case.state.values()))
+        contestant.map(case.shape, [0])
+        contestant.call_limit_s, usual = COMPILE_LIMIT_S, contestant.call_limit_s
+        contestant.call(range(1), 0)
+        contestant.call_limit_s = usual
+
+    return Beginning(contestant, start, case.torch_device)
+
+
+def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarters) -> None:
     case, policy, notes = hearing.case, hearing.policy, hearing.notes
-    plan = plan_batches(
-        case.eager_s,
-        case.input_bytes + case.output_bytes,
-        _timing_memory(case),
-        LONG_BATCH_S if case.gpu or hearing.busy else BATCH_S,
-    )
+    end_s = time.perf_counter() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
     course = Course(
         reference=case.reference,
@@ -312,40 +367,67 @@ def _time(hearing: Hearing, findings: Findings, end_s: float) -> None:
     seeds = hearing.roots("time")
     samples = Samples()
     baselines = [name for name in policy.baselines if name != "graph" or case.gpu]
-    for restart in range(policy.restarts):
-        if restart >= 2 and time.perf_counter() > end_s:
-            break
-        share = max(0.0, end_s - time.perf_counter()) / (policy.restarts - restart)
-        until = time.perf_counter() + share
-        done = restart / policy.restarts
-        with open_arena(case, 1 if case.large else plan.slots) as arena, contextlib.ExitStack() as stack:
-            contestants = _start_all(hearing, arena, baselines, stack)
-            if not contestants:
-                return  # the reference does not run in a fresh process; the record says why
-            run_once(
-                contestants,
-                course,
-                plan,
-                seeds,
-                samples,
-                until,
-                hearing.busy,
-                lambda part, done=done: hearing.report("time", done + part / policy.restarts),  # type: ignore[misc]
-            )
-            notes.labels |= labels_from_process(contestants[CANDIDATE], hearing.text) - {Label.NO_CUSTOM_KERNEL}
+    with contextlib.ExitStack() as outer:
+        arena = slow.arena or outer.enter_context(open_arena(case, 1 if case.large else slow.plan.slots))
+        kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 3)
+        starting_s = 0.0
+        for restart in range(policy.restarts):
+            more = policy.restarts - restart
+            if not time_for_restart(restart, end_s - time.perf_counter(), starting_s):
+                budget.skipped["restarts"] = f"{more} of {policy.restarts}: no time left"
+                break
+            watch = Stopwatch()
+            with contextlib.ExitStack() as stack:
+                contestants = _start_all(hearing, arena, baselines, kept, stack, (end_s - time.perf_counter()) / 3)
+                if not contestants:
+                    return  # the reference does not run in a fresh process; the record says why
+                starting_s = watch.lap()
+                until = time.perf_counter() + share_of_restart(end_s - time.perf_counter(), starting_s, more)
+                part = (restart / policy.restarts, 1 / policy.restarts)
+                run_once(
+                    contestants,
+                    course,
+                    slow.plan,
+                    seeds,
+                    samples,
+                    until,
+                    hearing.busy,
+                    lambda done, part=part: hearing.report("time", part[0] + done * part[1]),  # type: ignore[misc]
+                )
+                notes.labels |= labels_from_process(contestants[CANDIDATE], hearing.text) - {Label.NO_CUSTOM_KERNEL}
     floor = floor_us(needed_bytes(case), case.device)
-    notes.clocked = summarise(samples, baselines, floor)
+    notes.clocked = summarise(samples, [name for name in baselines if name not in notes.evidence["left_out"]], floor)
     if notes.clocked.batches_calls:
         notes.labels.add(Label.BATCHES_CALLS)
     notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
 
 
+def _ready_in_time(hearing: Hearing, slow: SlowStarters, limit_s: float) -> dict[str, Contestant]:
+    """Those of the slow starters that are ready; the others are left out, and the record says why."""
+    left_out = hearing.notes.evidence.setdefault("left_out", {})
+    ready = {}
+    for name, beginning in slow.begun.items():
+        why = beginning.wait(limit_s)
+        if why:
+            left_out[name] = why
+        else:
+            ready[name] = beginning.contestant
+            beginning.contestant.worker.put_ahead()
+    return ready
+
+
 def _start_all(
-    hearing: Hearing, arena: Arena, baselines: Sequence[str], stack: contextlib.ExitStack
+    hearing: Hearing,
+    arena: Arena,
+    baselines: Sequence[str],
+    kept: dict[str, Contestant],
+    stack: contextlib.ExitStack,
+    limit_s: float,
 ) -> dict[str, Contestant]:
     """The candidate and its baselines, each in a fresh process; a baseline that cannot run here is left out.
 
-    Nobody, if eager cannot: there is nothing to compare with.
+    Nobody, if eager cannot: there is nothing to compare with. `kept` were started before and stay. `limit_s` is for
+    what a baseline compiles.
     """
     case, left_out = hearing.case, hearing.notes.evidence.setdefault("left_out", {})
     hearing.workshop.restore()
@@ -354,11 +436,14 @@ def _start_all(
     for name in dict.fromkeys(["eager", AGAIN, *baselines]):
         if name in left_out:
             continue
+        if name in kept:
+            contestants[name] = kept[name]
+            continue
         try:
             variant = name if name in ("compile", "graph") else "plain"
             contestant = stack.enter_context(contextlib.closing(hearing.workshop.baseline(name, variant, arena)))
             contestant.take_state(list(case.state.values()))
-            _warm_up(contestant, case)
+            _warm_up(contestant, case, contestant.call_limit_s if variant == "plain" else max(limit_s, 2.0))
         except Failed as failed:
             left_out[name] = failed.detail
             if name in ("eager", AGAIN):
@@ -368,13 +453,13 @@ def _start_all(
     return contestants
 
 
-def _warm_up(contestant: Contestant, case: Case) -> None:
+def _warm_up(contestant: Contestant, case: Case, limit_s: float) -> None:
     """The first call of a baseline may compile for a long time; it is not part of the measurement."""
     contestant.map(case.shape, [0])
     write_inputs(contestant, [case.arguments()])
-    limit, contestant.call_limit_s = contestant.call_limit_s, max(contestant.call_limit_s, 180.0)
+    usual, contestant.call_limit_s = contestant.call_limit_s, limit_s
     contestant.call(range(1), 0)
-    contestant.call_limit_s = limit
+    contestant.call_limit_s = usual
 
 
 def _require_device(candidate: Candidate, text: Facts, device: Device) -> None:

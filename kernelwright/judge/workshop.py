@@ -77,6 +77,11 @@ class Workshop:
         contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=True)
         return self._loaded(contestant, self.baseline_folder / SOURCE / "model.py", "Model", variant)
 
+    def unloaded_baseline(self, name: str, variant: str, arena: Arena) -> tuple[Contestant, Entry]:
+        """The same, still empty, and what is to be loaded: for whoever loads it later, beside other work."""
+        contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=False)
+        return contestant, self._case.entry(self.baseline_folder / SOURCE / "model.py", "Model", variant)
+
     def run(self, command: list[str], limit_s: float, environment: dict[str, str]) -> tuple[int | None, str]:
         """A program in the candidate's cell: its exit code, None if it was killed or took too long; what it said."""
         cell = replace(self._cell(self.folder, poison=False, raised=False), program=tuple(command))

@@ -17,9 +17,9 @@ def test_own_inputs_and_random_weights_come_first():
     trials = plan_trials(NAMES, Seeds(1), 3, weights=True)
     assert [(t.family.name, t.own_weights) for t in trials[:4]] == [
         ("own", True),
-        ("zero_mean", True),
-        ("own", False),
         ("zero_mean", False),
+        ("own", False),
+        ("zero_mean", True),
     ]
     assert sum(t.family.name == "own" for t in trials) == 4
     assert {t.family.name for t in trials} == set(NAMES)
