@@ -22,16 +22,6 @@ __all__ = ["row_of"]
 SHORTEST_US = 0.1
 UNCLEAR = "it is right, and was not timed: what else ran on the machine took longer than its calls"
 
-# What a template of ours computes a product in; the first word that its name contains decides.
-ARITHMETIC: Mapping[str, str] = {
-    "f16x1": "operands rounded to float16, summed in float32",
-    "half": "operands as they are, 16-bit, summed in float32",
-    "sm90": "float32 as pairs of float16: three tensor-core products, summed in float32",
-    "sm80": "float32 as pairs of float16: three tensor-core products, summed in float32",
-    "skinny": "IEEE float32",
-    "simt": "IEEE float32",
-}
-
 
 def row_of(result: Result, problem: str, sha256: str, terms: Terms, environment: Mapping[str, Any]) -> Row:
     """The result as a row; of a device that is not here, without a verdict of the judge's."""
@@ -98,10 +88,8 @@ def kernel_facts(program: Program, tuned: tuple[Tuned, ...]) -> Iterator[KernelF
 def contractions(program: Program, kind: str) -> Iterator[Contraction]:
     """Every product and convolution, ours first."""
     for source in program.sources:
-        node = getattr(source.kernel.core, "node", None)
-        if node is not None:
-            arithmetic = next((text for word, text in ARITHMETIC.items() if word in source.template), source.template)
-            yield Contraction(contraction_text(node), source.kernel.name, arithmetic)
+        if source.kernel.core is not None:
+            yield Contraction(contraction_text(source.kernel.core.node), source.kernel.name, source.arithmetic)
     for step in program.steps:
         if isinstance(step, Library) and is_contraction(step.node):
             yield Contraction(contraction_text(step.node), "PyTorch", library_arithmetic(step.node, kind))

@@ -8,7 +8,8 @@ from dataclasses import is_dataclass
 from typing import Any
 
 from kernelwright.ir.nodes import Contract, Conv, Node, Opaque
-from kernelwright.plan import Buffer, Kernel, Library, Plan
+from kernelwright.plan import Buffer, Kernel, Library, Plan, Product
+from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.steps import Layout
 from kernelwright.plan.units import made_by
@@ -121,7 +122,7 @@ def kernel_lines(step: Kernel) -> tuple[str, ...]:
     """The functions it fuses, in order; runs of the same are counted."""
     names = [node.fn for node in step.region.body]
     spoken = [name for name in names if name not in SILENT] or names[:1]
-    core = [product_text(step.core)] if step.core is not None else []
+    core = [core_text(step.core)] if step.core is not None else []
     lines = [*core, *counted(spoken)]
     if len(lines) > MOST_LINES:
         left = len(lines) - MOST_LINES + 1
@@ -139,12 +140,11 @@ def counted(names: list[str]) -> list[str]:
     return [name if count == 1 else f"{name} × {count}" for name, count in runs]
 
 
-def product_text(core: Any) -> str:
-    sizes = [getattr(core, name, None) for name in ("m", "n", "k")]
-    if None in sizes:
-        return type(core).__name__.lower()
-    batches = getattr(core, "batches", 1)
-    return "product " + " × ".join(map(str, ([batches] if batches > 1 else []) + sizes))
+def core_text(core: Product | Convolution) -> str:
+    if isinstance(core, Convolution):
+        return library_title(core.node)
+    sizes = [core.m, core.n, core.k] if core.batches == 1 else [core.batches, core.m, core.n, core.k]
+    return "product " + " × ".join(map(str, sizes))
 
 
 def library_title(node: Node) -> str:

@@ -7,7 +7,21 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Node, Opaque, Param
+from kernelwright.ir.nodes import (
+    Const,
+    Contract,
+    Conv,
+    Graph,
+    Input,
+    Map,
+    Node,
+    Opaque,
+    Param,
+    Reduce,
+    Scan,
+    View,
+    Windows,
+)
 from kernelwright.report.row import Work
 
 __all__ = ["conv_kind", "flops_of", "operator_name", "work_of"]
@@ -15,11 +29,16 @@ __all__ = ["conv_kind", "flops_of", "operator_name", "work_of"]
 
 @dataclass(frozen=True, slots=True)
 class Portrait:
-    """What a family is told by: arithmetic by kind, PyTorch's operators, whether everything ends in one number."""
+    """What a family is told by.
+
+    flops     arithmetic by kind: gemm, conv, depthwise, conv-transpose
+    words     operators left to PyTorch, reductions, scans, windows, and the functions of what was reduced
+    scalar    everything ends in one number
+    products_of_data   contractions of two tensors that are no weights
+    """
 
     flops: Mapping[str, int]
-    operators: frozenset[str]
-    reduces: bool
+    words: frozenset[str]
     scalar: bool
     products_of_data: int
 
@@ -28,8 +47,8 @@ class Portrait:
         """The kind with the most arithmetic; nothing where there is none."""
         return max(self.flops, key=lambda kind: self.flops[kind]) if self.flops else ""
 
-    def uses(self, *words: str) -> bool:
-        return any(word in operator for operator in self.operators for word in words)
+    def uses(self, *parts: str) -> bool:
+        return any(part in word for word in self.words for part in parts)
 
 
 Test = Callable[[Portrait], bool]
@@ -37,18 +56,18 @@ Test = Callable[[Portrait], bool]
 # In this order: the first that fits is the family.
 FAMILIES: tuple[tuple[str, Test], ...] = (
     ("recurrent", lambda p: p.uses("lstm", "gru", "rnn_")),
-    ("attention", lambda p: p.uses("scaled_dot_product") or (p.uses("softmax") and p.products_of_data > 1)),
+    ("attention", lambda p: p.uses("dot_product") or (p.uses("softmax", "exponentials") and p.products_of_data > 1)),
     ("conv-transpose", lambda p: p.main == "conv-transpose"),
     ("depthwise", lambda p: p.main == "depthwise"),
     ("conv", lambda p: p.main == "conv"),
     ("gemm", lambda p: p.main == "gemm"),
-    ("pooling", lambda p: p.uses("pool")),
-    ("scan", lambda p: p.uses("cumsum", "cumprod", "cummax", "logcumsumexp")),
-    ("norm", lambda p: p.uses("norm")),
-    ("softmax", lambda p: p.uses("softmax", "logsumexp")),
+    ("pooling", lambda p: p.uses("pool", "windows")),
+    ("scan", lambda p: p.uses("cumsum", "cumprod", "cummax", "logcumsumexp", "scan")),
     ("sort", lambda p: p.uses("sort", "topk", "unique")),
     ("loss", lambda p: p.scalar),
-    ("reduction", lambda p: p.reduces or p.uses("sum", "mean", "amax", "amin", "max", "min", "var", "std", "prod")),
+    ("norm", lambda p: p.uses("norm", "deviations", "reduced_sqrt", "reduced_rsqrt")),
+    ("softmax", lambda p: p.uses("softmax", "logsumexp", "exponentials")),
+    ("reduction", lambda p: p.uses("reduce", "sum", "mean", "amax", "amin", "max", "min", "var", "std", "prod")),
     ("gather", lambda p: p.uses("gather", "index", "embedding", "scatter")),
 )
 
@@ -73,11 +92,34 @@ def portrait_of(graph: Graph) -> Portrait:
             flops[kind] = flops.get(kind, 0) + count
     return Portrait(
         flops=flops,
-        operators=frozenset(operator_name(node) for node in nodes if isinstance(node, Opaque)),
-        reduces=any(type(node).__name__ == "Reduce" for node in nodes),
+        words=frozenset(word for node in nodes for word in words_of(node)),
         scalar=bool(graph.outputs) and all(node.size == 1 for node in graph.outputs),
         products_of_data=sum(isinstance(n, Contract) and not any(map(is_weight, n.operands)) for n in nodes),
     )
+
+
+def words_of(node: Node) -> Iterator[str]:
+    match node:
+        case Opaque():
+            yield operator_name(node)
+        case Reduce():
+            yield from ("reduce", node.fn)
+        case Scan():
+            yield "scan"
+        case Windows():
+            yield "windows"
+        case Map(fn=fn) if any(isinstance(x, Reduce) for operand in node.operands for x in near(operand)):
+            yield f"reduced_{fn}"
+
+
+def near(node: Node) -> Iterator[Node]:
+    """The node and what it was made from by functions of one tensor: a mean is a sum, scaled and shifted."""
+    while True:
+        yield node
+        tensors = [x for x in node.operands if not isinstance(x, (Const, Param))]
+        if not isinstance(node, (Map, View)) or len(tensors) != 1:
+            return
+        node = tensors[0]
 
 
 def flops_of(node: Node) -> int:
