@@ -1,7 +1,8 @@
-"""Views and Maps: a view between two Maps moves out of the way, so that pointwise chains stay together.
+"""Views and Maps: a view between two Maps, or a Map and a Reduce, moves out of the way, so that chains stay together.
 
 Each kind of view has one direction, so that no two rules undo each other: Broadcast moves out over Maps, as fewer
-elements are then computed; Slice, Permute and Reshape move in under Maps.
+elements are then computed; Slice, Permute and Reshape move in under Maps. A Reshape that is *held*, since further in a
+value is repeated along only a part of one of its axes, moves out instead: so does what follows a norm over groups.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reshape, Shape, Slice, View
+from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reduce, Reshape, Shape, Slice, View
 from kernelwright.ir.rewrite import one_pass
 from kernelwright.simplify.views import padded, reshaped_source, without_leading_ones
 
@@ -61,6 +62,51 @@ def scalar_instead_of_broadcast(n: Node) -> Node | None:
     return None
 
 
+def map_before_reshape(n: Node) -> Node | None:
+    """f(reshape(x), y)  ->  reshape(f(x, y in the shape of x))  where the reshape of x is held and y's is not"""
+    match n:
+        case Map(fn, args, to):
+            held = next((a for a in args if isinstance(a, Reshape) and is_held(a.x, a.shape)), None)
+            if held is None:
+                return None
+            before = [reshaped_back(a, held) for a in args]
+            return None if None in before else Reshape(Map(fn, tuple(a for a in before if a), to), n.shape)
+    return None
+
+
+def reshaped_back(x: Node, held: Reshape) -> Node | None:
+    """The operand in the shape that the held value had; None if it would be held itself."""
+    shape = held.x.shape
+    match x:
+        case Reshape(inner) if inner.shape == shape:
+            return inner
+        case Broadcast(inner) if x.shape:
+            source = reshaped_source(padded(inner.shape, len(x.shape)), x.shape, shape)
+            return None if source is None else Broadcast(Reshape(inner, source), shape)
+    if not x.shape:
+        return x
+    return None if is_held(x, shape) else Reshape(x, shape)
+
+
+def is_held(x: Node, shape: Shape) -> bool:
+    """Some value that x is made of, Map by Map, is repeated in a way that this other shape of x cannot say."""
+    if not isinstance(x, Map) or not x.size:
+        return False
+    stack: list[Node] = [x]
+    seen: set[Node] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen or node.shape != x.shape:
+            continue
+        seen.add(node)
+        if isinstance(node, Broadcast):
+            if reshaped_source(padded(node.x.shape, len(node.shape)), node.shape, shape) is None:
+                return True
+        elif isinstance(node, Map):
+            stack.extend(node.args)
+    return False
+
+
 def views_inward(graph: Graph) -> Graph:
     """view(f(x, y))  ->  f(view(x), view(y))  for Slice, Permute and Reshape, wherever that computes nothing twice"""
     users = users_of(graph)
@@ -80,10 +126,10 @@ def users_of(graph: Graph) -> Users:
 
 
 def views_between_maps(graph: Graph, users: Users) -> set[Node]:
-    """The views that may move in and that only Maps read, directly or through further such views."""
+    """The views that may move in and that only Maps and Reduces read, directly or through further such views."""
     found: set[Node] = set()
     for node in reversed(graph.nodes()):
-        if isinstance(node, INWARD) and all(isinstance(user, Map) or user in found for user in users[node]):
+        if isinstance(node, INWARD) and all(isinstance(user, (Map, Reduce)) or user in found for user in users[node]):
             found.add(node)
     return found
 
@@ -94,7 +140,8 @@ def may_move(n: Node, users: Users, between: set[Node]) -> bool:
             return users[f] == [n] or (all(user in between for user in users[f]) and are_parts(f, users[f]))
         case (Permute() | Reshape()) as view if isinstance(view.x, Map) and view.x.shape:
             alone = view in between and users[view.x] == [view]
-            return alone and all(passes(view, source, users) for source in repeating_sources(view.x))
+            held = isinstance(view, Reshape) and is_held(view.x, view.shape)
+            return alone and not held and all(passes(view, source, users) for source in repeating_sources(view.x))
     return False
 
 
@@ -136,4 +183,4 @@ def moved_inward(n: Node) -> Node:
     return f.rebuild(tuple(a if a.shape == () else n.rebuild((a,)) for a in f.args))
 
 
-RULES = (broadcast_over_map, scalar_instead_of_broadcast)
+RULES = (broadcast_over_map, scalar_instead_of_broadcast, map_before_reshape)

@@ -115,21 +115,22 @@ def squeezed(shape: Shape) -> Shape:
     return tuple(extent for extent in shape if extent != 1)
 
 
-# The rules that follow need to know that nobody else uses what they look into: it would be computed twice.
+# The rules that follow need to know that nobody else uses what they look into: it would be computed twice. A node that
+# has just been made has no known uses, and waits for the next pass.
 
 
 def merge_reductions(n: Node, uses: Counter[Node]) -> Node | None:
     """fn(fn(x, a), b)  ->  fn(x, a + b)  for sum, prod, max, min; a sum of floats is taken in another order"""
     match n:
         case Reduce(outer, Reduce(inner, x, first) as once, second) if outer == inner and outer in NESTED:
-            return Reduce(outer, x, tuple(sorted({*first, *second}))) if uses[once] <= 1 else None
+            return Reduce(outer, x, tuple(sorted({*first, *second}))) if uses[once] == 1 else None
     return None
 
 
 def reduce_before_permuting(n: Node, uses: Counter[Node]) -> Node | None:
     """fn(permute(x, p), axes)  ->  permute(fn(x, p[axes]), p); for places, where p keeps the order of the axes"""
     match n:
-        case Reduce(fn, Permute(x, order) as view, axes) if uses[view] <= 1:
+        case Reduce(fn, Permute(x, order) as view, axes) if uses[view] == 1:
             moved = [order[axis] for axis in axes]
             if fn in PLACES and moved != sorted(moved):
                 return None
@@ -140,7 +141,7 @@ def reduce_before_permuting(n: Node, uses: Counter[Node]) -> Node | None:
 def reduce_before_reshaping(n: Node, uses: Counter[Node]) -> Node | None:
     """fn(reshape(x), axes)  ->  reshape(fn(x, axes of x))  where the axes hold all of what those of x hold"""
     match n:
-        case Reduce(fn, Reshape(x) as view, axes) if uses[view] <= 1 and view.size:
+        case Reduce(fn, Reshape(x) as view, axes) if uses[view] == 1 and view.size:
             moved: list[int] = []
             for before, after in blocks(x.shape, view.shape):
                 inside = [axis in axes for axis in after]
@@ -154,7 +155,7 @@ def reduce_before_reshaping(n: Node, uses: Counter[Node]) -> Node | None:
 def sign_after_reducing(n: Node, uses: Counter[Node]) -> Node | None:
     """sum(-x)  ->  -sum(x), max(-x)  ->  -min(x), argmax(-x)  ->  argmin(x); extremes of floats alone: -(-128) wraps"""
     match n:
-        case Reduce(fn, Map("neg", (x,)) as negative, axes) if uses[negative] <= 1:
+        case Reduce(fn, Map("neg", (x,)) as negative, axes) if uses[negative] == 1:
             if fn == "sum":
                 return Map("neg", (Reduce("sum", x, axes),))
             if fn in OPPOSITE and x.dtype.kind == "float":
@@ -166,7 +167,7 @@ def sign_after_reducing(n: Node, uses: Counter[Node]) -> Node | None:
 def scale_after_reducing(n: Node, uses: Counter[Node]) -> Node | None:
     """sum(x * c)  ->  sum(x) * c  where |c| >= 1, so that the sum is no larger; it rounds once, not once an element"""
     match n:
-        case Reduce("sum", Map("mul", (x, Const() as c)) as product, axes) if uses[product] <= 1 and x.shape:
+        case Reduce("sum", Map("mul", (x, Const() as c)) as product, axes) if uses[product] == 1 and x.shape:
             factor = number(c)
             if isinstance(factor, float) and math.isfinite(factor) and abs(factor) >= 1:
                 return Map("mul", (Reduce("sum", x, axes), c))
@@ -179,7 +180,7 @@ def monotone_after_reducing(n: Node, uses: Counter[Node]) -> Node | None:
     f rounds correctly, so that what is rounded keeps its order too: relu, clamps, floor, x * c, x + c, c - x, ...
     """
     match n:
-        case Reduce("max" | "min" as fn, Map(name, args, to) as f, axes) if uses[f] <= 1:
+        case Reduce("max" | "min" as fn, Map(name, args, to) as f, axes) if uses[f] == 1:
             place = moving_operand(f)
             turns = None if place is None else direction(f, place)
             if place is None or turns is None:
@@ -238,10 +239,10 @@ def keeps_order(x: Node, f: Map) -> bool:
 def monotone_after_pooling(n: Node, uses: Counter[Node]) -> Node | None:
     """max(windows(f(x)))  ->  f(max(windows(x))), for f that keeps the order; a border of -inf loses on both sides"""
     match n:
-        case Reduce("max", Windows(inner) as windows, axes) if uses[windows] <= 1:
-            border = inner if isinstance(inner, Pad) and inner.value == -math.inf and uses[inner] <= 1 else None
+        case Reduce("max", Windows(inner) as windows, axes) if uses[windows] == 1:
+            border = inner if isinstance(inner, Pad) and inner.value == -math.inf and uses[inner] == 1 else None
             f = inner if border is None else border.x
-            if not isinstance(f, Map) or uses[f] > 1 or not f.shape:
+            if not isinstance(f, Map) or uses[f] != 1 or not f.shape:
                 return None
             place = moving_operand(f)
             if place is None or direction(f, place) != "up" or f.args[place].dtype is not f.dtype:

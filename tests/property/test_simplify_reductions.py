@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kernelwright.ir.dtypes import DType, float32, float64, int32, int64
 from kernelwright.ir.interpret import evaluate, interpret
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Map, Node, Pad, Permute, Reduce, Reshape, Windows
-from kernelwright.ir.rewrite import rewrite
+from kernelwright.ir.rewrite import count_uses, rewrite
 from kernelwright.ir.text import graph_text
 from kernelwright.simplify import reductions, simplify
 from kernelwright.simplify.reductions import (
@@ -195,7 +195,7 @@ def values_of(node: Input, rng: Random, edges: bool) -> torch.Tensor:
 
 
 def applied(rule: Callable[..., Node | None], node: Node) -> Node | None:
-    return rule(node) if rule in reductions.RULES else rule(node, Counter())
+    return rule(node) if rule in reductions.RULES else rule(node, count_uses(Graph((), (node,), (), 0)))
 
 
 @pytest.mark.parametrize("edges", [False, True], ids=["moderate", "edges"])

@@ -9,7 +9,7 @@ import torch
 
 from kernelwright.ir.dtypes import float32, int64
 from kernelwright.ir.interpret import evaluate
-from kernelwright.ir.nodes import Broadcast, Const, Contract, Input, Map, Node, Permute, Table
+from kernelwright.ir.nodes import Broadcast, Const, Contract, Input, Map, Node, Permute, Reshape, Table
 from kernelwright.ir.rewrite import Rule
 from kernelwright.simplify import constants, contractions, motion, views
 from kernelwright.simplify.views import blocks
@@ -35,6 +35,16 @@ def map_of_views(rng: Random) -> Node:
     return Map("add", agreed(rng.sample([*operands, constant, Broadcast(constant, (2, 3))], 2)))
 
 
+def map_of_held_reshape(rng: Random) -> Node:
+    """A sum with a value that is repeated along a part of an axis, its axes joined, and a Map of that."""
+    x, y = Input("x", 0, (2, 3, 4), int64, (12, 4, 1)), Input("y", 1, (2, 12), int64, (12, 1))
+    repeated = Broadcast(Input("r", 2, (2, 3, 1), int64, (3, 1, 1)), x.shape)
+    joined = Reshape(Map("add", (x, repeated)), (2, 12))
+    column = Broadcast(Input("c", 3, (12,), int64, (1,)), (2, 12))
+    other = rng.choice((Const(3, int64), y, column, joined, Map("neg", (y,)), Reshape(x, (2, 12))))
+    return Map(rng.choice(("add", "sub", "maximum")), (joined, other) if rng.random() < 0.5 else (other, joined))
+
+
 def view_of_table(rng: Random) -> Node:
     shape = random_shape(rng)
     size = torch.Size(shape).numel()
@@ -57,7 +67,8 @@ def contraction_of_views(rng: Random) -> Node:
 PATTERNS = (
     *((rule, two_views) for rule in views.RULES),
     (views.merge_slices, two_slices),
-    *((rule, map_of_views) for rule in motion.RULES),
+    *((rule, map_of_views) for rule in motion.RULES if rule is not motion.map_before_reshape),
+    (motion.map_before_reshape, map_of_held_reshape),
     *((rule, contraction_of_views) for rule in contractions.RULES),
     (constants.fold_table, view_of_table),
 )

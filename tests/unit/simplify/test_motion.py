@@ -14,9 +14,11 @@ from kernelwright.ir.nodes import (
     Opaque,
     Param,
     Permute,
+    Reduce,
     Reshape,
     Slice,
     TensorType,
+    walk,
 )
 from kernelwright.simplify import simplify
 
@@ -76,9 +78,25 @@ def test_a_view_of_something_that_is_used_elsewhere_stays_since_it_would_be_comp
     assert simplified(e, fn("sin", Permute(e, (1, 0)))) == (e, fn("sin", Permute(e, (1, 0))))
 
 
-def test_a_reshape_stays_over_an_operand_that_repeats_inside_the_joined_axes() -> None:
-    chain = fn("exp", Reshape(fn("add", X, Broadcast(ROW, (4, 6))), (24,)))
-    assert simplified(chain) == (chain,)
+def test_a_reshape_over_an_operand_that_repeats_inside_the_joined_axes_moves_out_over_what_follows() -> None:
+    inner = fn("add", X, Broadcast(ROW, X.shape))
+    assert simplified(fn("exp", Reshape(inner, (24,)))) == (Reshape(fn("exp", inner), (24,)),)
+
+
+def test_maps_before_and_after_a_norm_over_groups_take_its_shape() -> None:
+    grouped = Reshape(fn("relu", X), (4, 2, 3))
+    centred = fn("sub", grouped, Broadcast(Reduce("max", grouped, (2,)), (4, 2, 3)))
+    (result,) = simplified(fn("mul", Reshape(centred, (4, 6)), Broadcast(ROW, (4, 6))))
+    assert isinstance(result, Reshape)
+    assert {n.shape for n in walk((result,)) if isinstance(n, Map) and n.size == 24} == {(4, 2, 3)}
+
+
+def test_two_norms_over_other_groups_keep_the_view_between_them() -> None:
+    halves, thirds = (Broadcast(Reduce("max", Reshape(X, s), (2,)), s) for s in ((4, 2, 3), (4, 3, 2)))
+    first = Reshape(fn("sub", Reshape(X, (4, 2, 3)), halves), (4, 6))
+    second = Reshape(fn("sub", Reshape(X, (4, 3, 2)), thirds), (4, 6))
+    (result,) = simplified(fn("add", first, second))
+    assert result is fn("add", first, second)
 
 
 def test_a_chain_of_views_of_which_one_cannot_move_stays_whole() -> None:
