@@ -49,7 +49,7 @@ class Trial:
 def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings: Settings) -> list[Trial]:
     """Every config that builds, on random data, in interleaved rounds, so that drift hits all alike."""
     sources = [source_of(kernel, choice) for choice in choices]
-    if kernel.core is not None:
+    if device.kind == "cuda" and not all(isinstance(choice, (Config, TileConfig)) for choice in choices):
         return rounds(choices, product_runs(kernel, choices, device, settings), cuda_clock(device))
     layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
     pointers = tensors_of([layout.buffer for layout in layouts], device)
@@ -148,7 +148,7 @@ def cuda_runs(
 def product_runs(
     kernel: Kernel, choices: Sequence[Choice], device: Device, settings: Settings
 ) -> list[Callable[[], None] | None]:
-    """Each config of a product with its epilogue, in a library of its own, its weight packed once."""
+    """Each config of what launches itself (products, reductions) in a library of its own, its weight packed once."""
     launches = [launch_of("run", [kernel], {kernel.name: choice}) for choice in choices]
     texts = [program_text([launch], "cuda") for launch in launches]
     built = build_all([partial(build_cuda_library, text, device.arch, settings) for text in texts], settings)

@@ -13,6 +13,7 @@ from kernelwright import kernels
 from kernelwright.device import Device
 from kernelwright.generate import default_choices
 from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
+from kernelwright.kernels import reduce
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import Config, TileConfig
 from kernelwright.plan import Convolution, Kernel, Plan
@@ -98,13 +99,19 @@ def floor_of(kernel: Kernel, device: Device) -> float:
 
 
 def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
-    """The most promising configs. The model cannot tell lanes from vectors well: they differ before threads do."""
+    """The most promising configs. The model cannot tell lanes from vectors well: they differ before threads do.
+
+    Nor what a row costs that is read again: each way to keep it, and each number of blocks to share it, comes once.
+    """
     ranked = ranked_choices(kernel, device)
     if kernel.core is not None:
         return best_of_each(ranked)
     spread: dict[Choice, Choice] = {}
     for config in ranked:
-        alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
+        if isinstance(config, reduce.Config):
+            alike: Choice = replace(config, threads=0, team=0, vectors=0)
+        else:
+            alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
         spread.setdefault(alike, config)
     return list(spread.values())[:SHORT_LIST]
 
