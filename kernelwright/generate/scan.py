@@ -347,7 +347,7 @@ def parameters(choice: ScanConfig, work: ScanWork) -> str:
         case AcrossConfig(threads, lanes, places, chunks):
             return f"{threads}, {lanes}, {places}, {scan.chunk_of(work.length, chunks, places)}"
         case CpuConfig(lanes, together, chunk):
-            return f"{lanes}, {together}, {chunk}"
+            return f"{lanes}, {together}, {chunk}" if work.across else f"{lanes}, {chunk}"
 
 
 def scan_extra(kernel: Kernel, choice: ScanConfig) -> Extra:

@@ -58,7 +58,7 @@ class AcrossConfig:
 
 @dataclass(frozen=True, slots=True)
 class CpuConfig:
-    """CPU: neighbours computed together, how many rows or vectors of rows go side by side, and places of a chunk."""
+    """CPU: neighbours computed together, across how many such vectors side by side, and places of a chunk."""
 
     lanes: int
     together: int
@@ -204,9 +204,7 @@ def cpu_configs(work: ScanWork, device: Device) -> tuple[CpuConfig, ...]:
         return tuple(CpuConfig(lanes, together, chunk) for lanes, together in widths)
     few = work.rows < 4 * device.multiprocessors and work.length >= 2 * CPU_CHUNK
     chunk = CPU_CHUNK if few else work.length
-    strands = work.rows * math.ceil(work.length / chunk)
-    abreast = [n for n in (4, 8, 2) if n * device.multiprocessors <= strands] or [1]
-    return tuple(CpuConfig(lanes, together, chunk) for together in abreast for lanes in (64, 128, 32))
+    return tuple(CpuConfig(lanes, 1, chunk) for lanes in (64, 32, 128))
 
 
 def floor_us(work: ScanWork, device: Device) -> float:

@@ -1,8 +1,7 @@
-// Running values of rows: tiles are loaded, computed with, scanned one element after another, and stored.
+// Running values of rows: vectors are loaded, computed with, scanned, and stored.
 //
-// Along: neighbours are in one row; several rows, or pieces of one, go side by side, so that the additions of one need
-// not wait for each other. Across: each lane is a row. Few long rows are cut into chunks: one pass for each stage finds
-// the total of every chunk, and what comes before it is where the next pass starts.
+// Along: neighbours are in one row. Across: each lane is a row. Few long rows are cut into chunks, whatever the number
+// of threads: one pass for each stage finds the total of every chunk; the next starts from what comes before each.
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -10,34 +9,103 @@
 
 namespace kw {
 
+// kw: KW_VECTORS
+// GCC 12 and clang can move the lanes of a vector; without them, places are scanned one by one.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define KW_VECTORS
+#endif
+#endif
+
+// kw: Eight
+template <typename T> struct EightOf { typedef T type __attribute__((vector_size(8 * sizeof(T)), aligned(16))); };
+template <typename T> using Eight = typename EightOf<T>::type;
+
+// kw: eight_later
+// Moved by `by` lanes towards the end of the scan; what comes in is neutral.
+#ifdef KW_VECTORS
+template <bool reverse, int by, typename V> KW_DEVICE V eight_later(V x, V neutral) {
+    if constexpr (reverse) {
+        if constexpr (by == 1) return __builtin_shufflevector(x, neutral, 1, 2, 3, 4, 5, 6, 7, 8);
+        else if constexpr (by == 2) return __builtin_shufflevector(x, neutral, 2, 3, 4, 5, 6, 7, 8, 9);
+        else return __builtin_shufflevector(x, neutral, 4, 5, 6, 7, 8, 9, 10, 11);
+    } else {
+        if constexpr (by == 1) return __builtin_shufflevector(neutral, x, 7, 8, 9, 10, 11, 12, 13, 14);
+        else if constexpr (by == 2) return __builtin_shufflevector(neutral, x, 6, 7, 8, 9, 10, 11, 12, 13);
+        else return __builtin_shufflevector(neutral, x, 4, 5, 6, 7, 8, 9, 10, 11);
+    }
+}
+#endif
+
+// kw: scan_eight
+// Eight places are added to what is one, two and four places before them, then to what was before all: one after
+// another, each addition would wait for the last.
+#ifdef KW_VECTORS
+template <bool reverse, bool exclusive, typename T, template <typename, int> class Monoid, typename A>
+KW_DEVICE void scan_eight(T* r, Monoid<A, 1>& state) {
+    Monoid<A, 1> nothing;
+    nothing.clear();
+    const A e = nothing.value(0), b = state.value(0);
+    const Eight<A> neutral = {e, e, e, e, e, e, e, e}, before = {b, b, b, b, b, b, b, b};
+    Eight<T> taken;
+    __builtin_memcpy(&taken, r, sizeof taken);
+    Monoid<Eight<A>, 1> own{{{__builtin_convertvector(taken, Eight<A>)}}};
+    own.add(0, eight_later<reverse, 1>(own.value(0), neutral));
+    own.add(0, eight_later<reverse, 2>(own.value(0), neutral));
+    own.add(0, eight_later<reverse, 4>(own.value(0), neutral));
+    state.add(0, own.value(0)[reverse ? 0 : 7]);
+    if constexpr (exclusive) own = {{{eight_later<reverse, 1>(own.value(0), neutral)}}};
+    own.add(0, before);
+    const Eight<T> given = __builtin_convertvector(own.value(0), Eight<T>);
+    __builtin_memcpy(r, &given, sizeof given);
+}
+#endif
+
 // kw: ScanAlong
-// Place after place, of V rows abreast; row q's state is lane q.
+// N places of one row.
 template <bool reverse> struct ScanAlong {
-    template <bool exclusive, typename T, int N, int V, typename State>
-    KW_DEVICE static void scan(Vec<T, N> (&r)[V], State& state) {
+    template <bool exclusive, typename T, int N, template <typename, int> class Monoid, typename A>
+    KW_DEVICE static void scan(Vec<T, N> (&r)[1], Monoid<A, 1>& state) {
+#ifdef KW_VECTORS
+        if constexpr (N % 8 == 0 && !is_same<T, bool>) {
+            for (int k = 0; k < N; k += 8) scan_eight<reverse, exclusive>(r[0].v + (reverse ? N - 8 - k : k), state);
+            return;
+        }
+#endif
         for (int k = 0; k < N; ++k) {
             const int i = reverse ? N - 1 - k : k;
-#pragma GCC unroll 16
-            for (int q = 0; q < V; ++q) {
-                const T before = T(state.value(q));
-                state.add(q, r[q][i]);
-                r[q][i] = exclusive ? before : T(state.value(q));
-            }
+            const T before = T(state.value(0));
+            state.add(0, r[0][i]);
+            r[0][i] = exclusive ? before : T(state.value(0));
         }
+    }
+};
+
+// kw: ScanTotal
+// What N places of one row add up to; what the scan would give at each of them is not asked for.
+struct ScanTotal {
+    template <bool exclusive, typename T, int N, template <typename, int> class Monoid, typename A>
+    KW_DEVICE static void scan(Vec<T, N> (&r)[1], Monoid<A, 1>& state) {
+        constexpr int lanes = N < 16 ? N : 16;
+        Monoid<A, lanes> parts;
+        parts.clear();
+        for (int k = 0; k < N; k += lanes)
+            KW_LANES for (int i = 0; i < lanes; ++i) parts.add(i, r[0][k + i]);
+        for (int half = lanes / 2; half > 0; half /= 2)
+            KW_LANES for (int i = 0; i < half; ++i) parts.add(i, parts.value(half + i));
+        state.add(0, parts.value(0));
     }
 };
 
 // kw: ScanAcross
 // The next place of N rows.
 struct ScanAcross {
-    template <bool exclusive, typename T, int N, int V, typename State>
-    KW_DEVICE static void scan(Vec<T, N> (&r)[V], State& state) {
-        for (int u = 0; u < V; ++u) {
-            KW_LANES for (int i = 0; i < N; ++i) {
-                const T before = T(state.value(i));
-                state.add(i, r[u][i]);
-                r[u][i] = exclusive ? before : T(state.value(i));
-            }
+    template <bool exclusive, typename T, int N, typename State>
+    KW_DEVICE static void scan(Vec<T, N> (&r)[1], State& state) {
+        KW_LANES for (int i = 0; i < N; ++i) {
+            const T before = T(state.value(i));
+            state.add(i, r[0][i]);
+            r[0][i] = exclusive ? before : T(state.value(i));
         }
     }
 };
@@ -53,25 +121,27 @@ template <typename Body, int stage, int end, typename F, typename... S> KW_DEVIC
 
 // kw: scan_stages
 // What the scans of a stage take is computed from what the stages before it gave; then they run.
-template <typename Body, int stage, int end, int V, typename Walk, typename X, typename R, typename S>
+template <typename Body, int stage, int end, typename Walk, typename X, typename R, typename S>
 KW_DEVICE void scan_stages(Walk& walk, const X& x, R& r, S& s) {
     if constexpr (stage < end) {
-        for (int u = 0; u < V; ++u) Body::template feed<stage>(x[u], r, u);
+        Body::template feed<stage>(x, r, 0);
         Body::template scan<stage>(walk, r, s);
-        scan_stages<Body, stage + 1, end, V>(walk, x, r, s);
+        scan_stages<Body, stage + 1, end>(walk, x, r, s);
     }
 }
 
 // kw: scan_begin
 // Lane `lane` stands where its chunk begins: for the stages that are known, after all chunks before it.
-template <typename Body, int known, typename S, typename One> KW_DEVICE void scan_begin(S& s, int lane, const One& start) {
+template <typename Body, int known, typename S, typename One>
+KW_DEVICE void scan_begin(S& s, int lane, const One& start) {
     const auto put = [lane](auto& state, const auto& before) { state.add(lane, before.value(0)); };
     scan_each<Body, 0, known>(put, s, start);
 }
 
 // kw: scan_total
 // What the pass for one stage found in a chunk.
-template <typename Body, int stage, typename S, typename One> KW_DEVICE void scan_total(One& total, const S& s, int lane) {
+template <typename Body, int stage, typename S, typename One>
+KW_DEVICE void scan_total(One& total, const S& s, int lane) {
     const auto keep = [lane](auto& one, const auto& state) {
         one.clear();
         one.add(0, state.value(lane));
@@ -94,80 +164,53 @@ template <typename Body, int stage, typename One> void scan_starts(One* totals, 
     }
 }
 
-// kw: scan_tiles
-// N neighbours of V strands at a time, from place `done` of each strand on, as long as N of them are left; where it stopped.
-template <typename Body, int pass, int N, int V>
-KW_DEVICE int64_t scan_tiles(const typename Body::Args& args, const int64_t (&row)[V], const int64_t (&begin)[V],
-                             int64_t done, int64_t length, typename Body::template State<V>& s) {
-    constexpr bool last = pass == Body::stages;
+// kw: scan_run
+// N neighbours of a row at a time, from place `place` on, as long as N of them are left; where it stopped.
+template <typename Body, int pass, int N>
+KW_DEVICE int64_t scan_run(const typename Body::Args& args, int64_t row, int64_t place, int64_t end,
+                           typename Body::template State<1>& s) {
     ScanAlong<Body::reverse> walk;
-    for (; done + N <= length; done += N) {
-        typename Body::template Operands<N> x[V];
-        typename Body::template Running<N, V> r;
-        int64_t column[V];
-        for (int q = 0; q < V; ++q) {
-            column[q] = Body::reverse ? Body::columns - (begin[q] + done) - N : begin[q] + done;
-            x[q] = Body::template load<N>(args, row[q], column[q]);
-        }
-        scan_stages<Body, 0, last ? pass : pass + 1, V>(walk, x, r, s);
-        if constexpr (last)
-            for (int q = 0; q < V; ++q) Body::store(args, row[q], column[q], x[q], r, q);
+    ScanTotal total;
+    for (; place + N <= end; place += N) {
+        const int64_t column = Body::reverse ? Body::columns - place - N : place;
+        const auto x = Body::template load<N>(args, row, column);
+        typename Body::template Running<N, 1> r;
+        scan_stages<Body, 0, pass>(walk, x, r, s);
+        if constexpr (pass == Body::stages) Body::store(args, row, column, x, r, 0);
+        else scan_stages<Body, pass, pass + 1>(total, x, r, s);
     }
-    return done;
-}
-
-// kw: scan_strands
-// V chunks of the same length, or V whole rows.
-template <typename Body, int pass, int lanes, int64_t chunk, int V>
-void scan_strands(const typename Body::Args& args, typename Body::template State<1>* totals, int64_t first) {
-    constexpr int64_t chunks = (Body::columns + chunk - 1) / chunk;
-    constexpr int narrow = 16;
-    int64_t row[V], begin[V];
-    typename Body::template State<V> s;
-    scan_each<Body, 0, Body::stages>([](auto& state) { state.clear(); }, s);
-    for (int q = 0; q < V; ++q) {
-        row[q] = (first + q) / chunks;
-        begin[q] = (first + q) % chunks * chunk;
-        if constexpr (chunks > 1) scan_begin<Body, pass>(s, q, totals[first + q]);
-    }
-    const int64_t left = Body::columns - begin[0], length = left < chunk ? left : chunk;
-    int64_t done = scan_tiles<Body, pass, lanes, V>(args, row, begin, 0, length, s);
-    if constexpr (Body::columns % lanes >= narrow)
-        done = scan_tiles<Body, pass, narrow, V>(args, row, begin, done, length, s);
-    if constexpr (Body::columns % narrow != 0) scan_tiles<Body, pass, 1, V>(args, row, begin, done, length, s);
-    if constexpr (pass < Body::stages)
-        for (int q = 0; q < V; ++q) scan_total<Body, pass>(totals[first + q], s, q);
+    return place;
 }
 
 // kw: scan_along_pass
-template <typename Body, int pass, int lanes, int together, int64_t chunk>
+template <typename Body, int pass, int lanes, int64_t chunk>
 void scan_along_pass(const typename Body::Args& args, typename Body::template State<1>* totals) {
-    constexpr int64_t chunks = (Body::columns + chunk - 1) / chunk, strands = Body::rows * chunks;
-    constexpr bool even = Body::columns % chunk == 0 || chunks == 1;
-    constexpr int64_t groups = (strands + together - 1) / together;
+    constexpr int64_t chunks = (Body::columns + chunk - 1) / chunk;
+    constexpr int narrow = 16;
 #pragma omp parallel for schedule(static) if (Body::rows * Body::columns > 16384)
-    for (int64_t group = 0; group < groups; ++group) {
-        const int64_t first = group * together, end = first + together < strands ? first + together : strands;
-        // The last chunk of a row may be shorter, and the last group smaller.
-        const bool ragged = !even && first % chunks + (end - first) >= chunks;
-        if (end - first == together && !ragged) scan_strands<Body, pass, lanes, chunk, together>(args, totals, first);
-        else for (int64_t strand = first; strand < end; ++strand)
-            scan_strands<Body, pass, lanes, chunk, 1>(args, totals, strand);
+    for (int64_t piece = 0; piece < Body::rows * chunks; ++piece) {
+        const int64_t row = piece / chunks, begin = piece % chunks * chunk;
+        const int64_t end = begin + chunk < Body::columns ? begin + chunk : Body::columns;
+        typename Body::template State<1> s;
+        scan_each<Body, 0, Body::stages>([](auto& state) { state.clear(); }, s);
+        if constexpr (chunks > 1) scan_begin<Body, pass>(s, 0, totals[piece]);
+        int64_t place = scan_run<Body, pass, lanes>(args, row, begin, end, s);
+        if constexpr (Body::columns % lanes >= narrow) place = scan_run<Body, pass, narrow>(args, row, place, end, s);
+        if constexpr (Body::columns % narrow != 0) scan_run<Body, pass, 1>(args, row, place, end, s);
+        if constexpr (pass < Body::stages) scan_total<Body, pass>(totals[piece], s, 0);
     }
     if constexpr (pass < Body::stages) {
         for (int64_t row = 0; row < Body::rows; ++row) scan_starts<Body, pass>(totals + row * chunks, chunks, 1);
-        scan_along_pass<Body, pass + 1, lanes, together, chunk>(args, totals);
+        scan_along_pass<Body, pass + 1, lanes, chunk>(args, totals);
     }
 }
 
 // kw: scan_along
-// `together` strands abreast. Rows longer than a chunk are cut, whatever the number of threads.
-template <typename Body, int lanes, int together, int64_t chunk>
-void scan_along(const typename Body::Args& args, void* workspace) {
+template <typename Body, int lanes, int64_t chunk> void scan_along(const typename Body::Args& args, void* workspace) {
     static_assert(chunk % lanes == 0 || chunk >= Body::columns, "only the end of a row fills no vector");
     constexpr int first = chunk < Body::columns ? 0 : Body::stages;
     auto* totals = static_cast<typename Body::template State<1>*>(workspace);
-    scan_along_pass<Body, first, lanes, together, chunk>(args, totals);
+    scan_along_pass<Body, first, lanes, chunk>(args, totals);
 }
 
 // kw: scan_lanes
@@ -186,11 +229,10 @@ void scan_lanes(const typename Body::Args& args, typename Body::template State<1
     for (int64_t place = begin; place < end; ++place) {
         const int64_t level = Body::reverse ? Body::depth - 1 - place : place;
         for (int v = 0; v < vectors; ++v) {
-            const typename Body::template Operands<N> x[1] = {
-                Body::template load<N>(args, row, level, column + v * N)};
+            const auto x = Body::template load<N>(args, row, level, column + v * N);
             typename Body::template Running<N, 1> r;
-            scan_stages<Body, 0, last ? pass : pass + 1, 1>(walk, x, r, s[v]);
-            if constexpr (last) Body::store(args, row, level, column + v * N, x[0], r, 0);
+            scan_stages<Body, 0, last ? pass : pass + 1>(walk, x, r, s[v]);
+            if constexpr (last) Body::store(args, row, level, column + v * N, x, r, 0);
         }
     }
     if constexpr (!last)

@@ -1,9 +1,9 @@
 // Running values of rows, in tiles that are loaded, computed with, scanned and stored in one go.
 //
-// Along: neighbours are in one row. A thread adds up its vectors, a warp scans those sums by shuffles, and the totals of
-// the warps are added in order; what is known then goes on to the next tile. Across: each lane is a row.
+// Along: neighbours are in one row. A thread adds up its vectors, a warp scans those sums by shuffles, and the totals
+// of the warps are added in order; what is known then goes on to the next tile. Across: each lane is a row.
 // Few long rows are cut into chunks: for each stage, one launch finds the total of every chunk and one adds up what
-// comes before it; the last launch starts from there. The order of all additions is fixed, so two runs give the same bits.
+// comes before it; the last launch starts from there. The order of all additions is fixed: two runs give the same bits.
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -145,7 +145,7 @@ template <typename Body, int pass, typename S> KW_DEVICE void scan_begin(S& s, c
 }
 
 // kw: scan_along_block
-// The last tile of a row, and no other, may be filled only in part: what idle threads compute comes after all that counts.
+// Only the last tile of a row may be filled in part: what idle threads compute there comes after all that counts.
 template <typename Body, int pass, int threads, int rows, int lanes, int vectors, int64_t chunk>
 KW_DEVICE void scan_along_block(const typename Body::Args& args, typename Body::template State<1>* totals) {
     using Index = typename Body::Index;
