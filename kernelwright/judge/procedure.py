@@ -47,6 +47,7 @@ from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import check_cuda_sources
+from kernelwright.judge.stillness import Stillness, kernel_probe
 from kernelwright.judge.timing import (
     AGAIN,
     CANDIDATE,
@@ -363,6 +364,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         large=case.large,
         tight=case.large and _is_tight(case, len(policy.baselines) + 2),
         rows=case.rows,
+        stillness=Stillness(kernel_probe(case.torch_device)) if case.gpu else None,
     )
     seeds = hearing.roots("time")
     samples = Samples()

@@ -29,6 +29,7 @@ from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.stillness import Stillness
 from kernelwright.judge.verdict import Failed, Interval, Speed, Verdict
 
 __all__ = [
@@ -166,6 +167,16 @@ class Course:
     tight: bool
     """Outputs of all contestants do not fit beside each other: each gives its memory back after its call."""
     rows: Rows | None
+    stillness: Stillness | None = None
+    """On a GPU, where kernels may outlast a turn."""
+
+    def wait_after(self, name: str) -> None:
+        """Nobody's turn begins before everybody else's kernels are through."""
+        if self.stillness is None:
+            return
+        self.stillness.wait_after(name)
+        if self.stillness.disturbed_by(CANDIDATE):
+            raise Failed(Verdict.TAMPERING, "kernels of its own ran on for long after it had said that it was done")
 
 
 def run_once(
@@ -224,13 +235,14 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
     turns: list[Turn] = []
     for batch in plan.batch_slots():
         order = rng.sample(order, len(order)) if len(turns) % 2 == 0 else order[::-1]
-        turns.append(_turn(contestants, order, batch, inputs, seeds.draw()))
+        turns.append(_turn(contestants, course, order, batch, inputs, seeds.draw()))
     _verify(contestants[CANDIDATE], course, inputs, turns, rng)
     return turns
 
 
 def _turn(
     contestants: dict[str, Contestant],
+    course: Course,
     order: Sequence[str],
     slots: range,
     inputs: Sequence[tuple[Any, ...]],
@@ -241,6 +253,7 @@ def _turn(
     elapsed = {}
     for name in order:
         elapsed[name] = contestants[name].call(slots, seed)
+        course.wait_after(name)
         if name == CANDIDATE:
             _restore(contestants[name], inputs, slots)
     return Turn(slots, contestants[AGAIN].hand_over(slots, seed), elapsed, seed)
@@ -304,6 +317,7 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         write_inputs(contestant, [args])
         del args
         elapsed[name] = contestant.call(range(1), seed)
+        course.wait_after(name)
         if name == AGAIN:
             handed = contestant.hand_over(range(1), seed)
         if name == CANDIDATE and course.verified:

@@ -94,6 +94,15 @@ GPU_CASES = (
     GpuCase("X33 race", "x33_race", "rectify", (V.INCORRECT, V.NONDETERMINISTIC, V.MEMORY_VIOLATION), SANITIZED),
     GpuCase("X37 persisting L2", "x37_persisting_l2", "rectify", (V.CORRECT,), TIMED),
 )
+LINGERING = GpuCase(
+    "X47 lingering kernel",
+    "x47_lingering_kernel",
+    "linear",
+    (V.CORRECT, V.TAMPERING),
+    TIMED,
+    (*NOT_FASTER, None),  # type: ignore[arg-type]
+)
+GPU_CASES = (*GPU_CASES, LINGERING)
 LARGE_CASES = (
     GpuCase("linear at full size", "itself", "linear_full", (V.CORRECT,), FULL, (S.SAME,)),
     GpuCase("relu of 6.4 GB", "itself", "relu_large", (V.CORRECT,), replace(TIMED, budget_s=30), (S.SAME,)),
