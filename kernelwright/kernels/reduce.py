@@ -18,8 +18,10 @@ STATIC_SMEM_BYTES = 48 * 1024
 LARGEST_CLUSTER = 8
 REGISTERS_A_THREAD = 255
 
-# What a thread computes with beside the operands that it holds.
-OWN_REGISTERS = 40
+# What a thread computes with beside the operands that it holds, and more for each so many flops of an element: softmax
+# compiles without spills to 128 registers, 96 of which hold its row.
+OWN_REGISTERS = 28
+FLOPS_A_REGISTER = 8
 
 # A multiprocessor issues an instruction for so many threads in a clock, if it has so many warps to choose from.
 LANES_A_CLOCK = 128
@@ -113,6 +115,11 @@ class RowWork:
     flops: int
     in_place: bool
 
+    @property
+    def own_registers(self) -> int:
+        """What a thread computes with, beside the operands that it holds."""
+        return OWN_REGISTERS + self.flops // FLOPS_A_REGISTER
+
     def share(self, config: Config) -> int:
         """The vectors of a row that one block takes."""
         return math.ceil(self.columns // (1 if self.across else config.lanes) / config.blocks)
@@ -184,7 +191,7 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
         return "nothing is kept between launches."
     if config.vectors * config.team < work.share(config):
         return f"a row of {work.columns} columns does not fit {config.vectors} vectors a thread."
-    registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - OWN_REGISTERS
+    registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - work.own_registers
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
     smem = held * config.threads
@@ -346,7 +353,7 @@ def merge_us(config: Config) -> float:
 def resident_blocks(config: Config, work: RowWork, device: Device) -> int:
     """Blocks that a multiprocessor has at a time."""
     held = config.lanes * config.vectors * work.held_bytes
-    registers = OWN_REGISTERS + (held // 4 if config.keep == "registers" else 0)
+    registers = work.own_registers + (held // 4 if config.keep == "registers" else 0)
     limits = [
         device.max_threads_per_multiprocessor // config.threads,
         device.registers_per_multiprocessor // (registers * config.threads),

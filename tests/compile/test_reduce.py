@@ -1,0 +1,111 @@
+"""Generated reductions through the compilers: no spills and no stack on a GPU, packed arithmetic on a CPU."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+
+import pytest
+
+from kernelwright.build import build_cpu_library, build_cuda_library, library_resources
+from kernelwright.build.toolchain import has_cuda
+from kernelwright.device import resolve
+from kernelwright.generate.generate import launch_of, program_text
+from kernelwright.generate.reduce import work_of_rows
+from kernelwright.ir.dtypes import float16, float32, int32
+from kernelwright.ir.nodes import Broadcast, Const, Input, Map, Node, Reduce, Shape
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.reduce import Config, CpuConfig, best_config, why_not
+from kernelwright.plan import Kernel
+from kernelwright.settings import read_settings
+from tests.unit.generate.test_reduce import kernel_of, leaf, softmax
+
+H200, A100 = resolve("h200"), resolve("a100")
+needs_cuda = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA toolkit here")
+
+
+def normalised(x: Node, axes: Shape, count: float) -> Node:
+    """LayerNorm without its weights."""
+    mean = Map("div", (Reduce("sum", x, axes), Const(count, float32)))
+    variance = Map("div", (Reduce("deviations", x, axes), Const(count, float32)))
+    scale = Map("rsqrt", (Map("add", (variance, Const(1e-5, float32))),))
+    return Map("mul", (Map("sub", (x, Broadcast(mean, x.shape))), Broadcast(scale, x.shape)))
+
+
+def wide(x: Input) -> Node:
+    return Map("cast", (x,), float32)
+
+
+LONG = softmax(leaf(0, (4096, 393216)), (1,))
+SHORT = softmax(leaf(0, (4096, 1024)), (1,))
+CHANNELS = normalised(leaf(0, (16, 64, 256, 256)), (0, 2, 3), 16.0 * 65536)
+HALVES = Map("cast", (softmax(wide(leaf(0, (512, 8192), float16)), (1,)),), float16)
+
+# Each template at its largest: what it holds fills the registers or the shared memory it has.
+KERNELS: dict[str, tuple[Node, Config]] = {
+    "a row held by a cluster": (LONG, Config(512, 4, 512, 24, "registers", 8, True)),
+    "a row in the shared memory of a cluster": (LONG, Config(1024, 4, 1024, 12, "shared", 8, True)),
+    "a row read again by a cluster": (LONG, Config(1024, 4, 1024, 4, "again", 4, True)),
+    "a row in a warp": (SHORT, Config(256, 4, 32, 8, "registers", 1, False)),
+    "a row in a block": (SHORT, Config(256, 4, 256, 1, "registers", 1, False)),
+    "halves in a block": (HALVES, Config(256, 8, 256, 4, "registers", 1, False)),
+    "channels, split": (CHANNELS, Config(256, 4, 256, 4, "again", 16, False)),
+    "rows side by side": (softmax(leaf(0, (112, 64, 4096)), (1,)), Config(256, 4, 8, 8, "registers", 1, False)),
+    "sums of columns": (Reduce("sum", leaf(0, (4096, 4096)), (0,)), Config(256, 4, 8, 8, "again", 16, False)),
+    "places": (Reduce("argmax", leaf(0, (128, 4096, 100), int32), (1,)), Config(256, 4, 16, 4, "again", 1, False)),
+}
+
+
+def named(kernel: Kernel, number: int) -> Kernel:
+    return replace(kernel, name=f"k{number}_{kernel.name}")
+
+
+def program(choices: list[tuple[Kernel, Choice]], target: str) -> str:
+    kernels = [(named(kernel, number), choice) for number, (kernel, choice) in enumerate(choices)]
+    return program_text([launch_of(f"run{i}", [k], {k.name: choice}) for i, (k, choice) in enumerate(kernels)], target)
+
+
+@needs_cuda
+@pytest.mark.slow
+def test_every_template_compiles_for_a_hopper_without_spills() -> None:
+    kernels = [(kernel_of(output), config) for output, config in KERNELS.values()]
+    for kernel, config in kernels:
+        assert why_not(config, work_of_rows(kernel), H200) is None
+    library = build_cuda_library(program([*kernels], "cuda"), "sm_90a")
+    offenders = [r for r in library_resources(library) if r.spills or r.stack_bytes]
+    assert not offenders
+
+
+@needs_cuda
+@pytest.mark.slow
+def test_an_ampere_has_a_config_without_clusters_for_each_that_does_not_spill() -> None:
+    kernels: list[tuple[Kernel, Choice]] = []
+    for output, _ in KERNELS.values():
+        kernel = kernel_of(output)
+        config = best_config(work_of_rows(kernel), A100)
+        assert isinstance(config, Config)
+        assert not config.cluster
+        kernels.append((kernel, config))
+    library = build_cuda_library(program(kernels, "cuda"), "sm_80")
+    assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]
+
+
+@pytest.mark.parametrize(
+    ("output", "instruction"),
+    [
+        (Reduce("sum", leaf(0, (512, 4096)), (1,)), r"vaddps|fadd\s+v|addps"),
+        (normalised(leaf(0, (512, 4096)), (1,), 4096.0), r"vfn?m(add|sub)\d+ps|fml[as]\s+v|mulps"),
+        (SHORT, r"vfn?m(add|sub)\d+ps|fml[as]\s+v|mulps"),
+    ],
+    ids=["sum", "layer norm", "softmax"],
+)
+def test_a_cpu_computes_in_vectors(output: Node, instruction: str) -> None:
+    objdump = shutil.which("objdump")
+    if objdump is None:
+        pytest.skip("no objdump here")
+    library = build_cpu_library(program([(kernel_of(output), CpuConfig(32, 4096, 0))], "cpu"))
+    code = subprocess.run([objdump, "-d", str(library)], capture_output=True, text=True, check=True, timeout=60).stdout
+    assert len(re.findall(instruction, code)) >= 4
+    assert not re.findall(r"call.*\b(expf|exp)@plt", code)
