@@ -13,6 +13,7 @@ __all__ = ["plan_svg"]
 
 CHARACTER, LINE, PADDING = 7.0, 15, 9  # of the 11.5-pixel type that the style sheet gives a plan
 GAP_X, GAP_Y = 22, 34
+LANE = 9  # between two arrows that go around
 # A plan with more boxes than this is cut in the middle: nobody follows two hundred arrows.
 MOST_BOXES = 48
 WIDEST = 34
@@ -32,6 +33,14 @@ class Placed:
     def centre(self) -> float:
         return self.x + self.width / 2
 
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
 
 def plan_svg(picture: Picture, name: str) -> str:
     """The plan as an image with a spoken description."""
@@ -39,9 +48,14 @@ def plan_svg(picture: Picture, name: str) -> str:
     if not picture.boxes:
         return ""
     placed = placed_boxes(picture)
-    width = max(p.x + p.width for p in placed) + 1
+    around = [arrow for arrow in picture.arrows if passes_boxes(arrow, placed)]
+    lanes = {arrow: lane_of(arrow, placed) + LANE * number for number, arrow in enumerate(around)}
+    width = max([*(p.x + p.width for p in placed), *lanes.values()]) + 2
     height = max(p.y + p.height for p in placed) + 1
-    arrows = "".join(arrow_svg(arrow, placed) for arrow in picture.arrows)
+    arrows = "".join(
+        around_svg(arrow, placed, lanes[arrow]) if arrow in lanes else arrow_svg(arrow, placed)
+        for arrow in picture.arrows
+    )
     boxes = "".join(map(box_svg, placed))
     return (
         f'<svg class="plan" role="img" aria-label="{escape(description(picture, name))}" '
@@ -154,6 +168,37 @@ def box_svg(placed: Placed) -> str:
         f'<g class="{placed.box.kind}"><rect x="{placed.x + 0.5:.1f}" y="{placed.y + 0.5:.1f}" '
         f'width="{placed.width:.0f}" height="{placed.height:.0f}" rx="{radius:.0f}"/>{lines}</g>'
     )
+
+
+def between(arrow: Arrow, placed: Sequence[Placed]) -> list[Placed]:
+    """The boxes in the layers that an arrow skips."""
+    source, target = placed[arrow.source], placed[arrow.target]
+    return [box for box in placed if box.y >= source.bottom and box.bottom <= target.y]
+
+
+def passes_boxes(arrow: Arrow, placed: Sequence[Placed]) -> bool:
+    """Whether a straight way would run behind boxes."""
+    low, high = sorted((placed[arrow.source].centre, placed[arrow.target].centre))
+    return any(box.x - 4 <= high and box.right + 4 >= low for box in between(arrow, placed))
+
+
+def lane_of(arrow: Arrow, placed: Sequence[Placed]) -> float:
+    """Just right of everything it passes."""
+    passed = [*between(arrow, placed), placed[arrow.source], placed[arrow.target]]
+    return max(box.right for box in passed) + 10
+
+
+def around_svg(arrow: Arrow, placed: Sequence[Placed], lane: float) -> str:
+    """Out at the right of one box, down a lane of its own, and in at the right of the other."""
+    source, target = placed[arrow.source], placed[arrow.target]
+    y0, y1 = source.y + source.height / 2, target.y + target.height / 2
+    turn = min(12.0, (y1 - y0) / 2)
+    path = (
+        f"M{source.right:.0f} {y0:.0f}H{lane - turn:.0f}Q{lane:.0f} {y0:.0f} {lane:.0f} {y0 + turn:.0f}"
+        f"V{y1 - turn:.0f}Q{lane:.0f} {y1:.0f} {lane - turn:.0f} {y1:.0f}H{target.right + 5:.0f}"
+    )
+    tip = f"M{target.right + 6:.0f} {y1 - 3:.0f}l-5 3l5 3z"
+    return f'<path class="a" d="{path}"/><path class="h" d="{tip}"/>'
 
 
 def arrow_svg(arrow: Arrow, placed: Sequence[Placed]) -> str:

@@ -63,10 +63,10 @@ def short_name(problem: str) -> str:
 
 def time_text(us: float) -> str:
     """Three digits in the unit that suits."""
-    for unit, size in (("s", 1e6), ("ms", 1e3)):
+    for unit, size in (("s", 1e6), ("ms", 1e3), ("µs", 1.0)):
         if us >= 0.9995 * size:
             return f"{three_digits(us / size)} {unit}"
-    return f"{three_digits(us)} µs"
+    return f"{three_digits(us * 1e3)} ns"
 
 
 def three_digits(value: float) -> str:

@@ -27,6 +27,7 @@ from kernelwright.errors import (
     UsageError,
 )
 from kernelwright.report.row import Row, row_line
+from kernelwright.settings import Settings, read_settings
 from kernelwright.suite.efforts import EFFORTS
 from kernelwright.suite.folder import write_whole
 from kernelwright.suite.job import Job, read_job
@@ -65,6 +66,7 @@ def outcome(job: Job, turns: Turns) -> Row:
     turns.enter("load")
     (Path(job.folder) / "original.py").write_bytes(Path(job.path).read_bytes())
     try:
+        prepare(job, turns)
         return optimized(job, turns)
     except KernelwrightError as error:
         LOG.info("%s: %s\n%s", type(error).__name__, error, getattr(error, "log", ""))
@@ -73,6 +75,18 @@ def outcome(job: Job, turns: Turns) -> Row:
             job.problem, job.path, job.sha256, job.terms, verdict, detail=str(error), environment=environment(job)
         )
     return seen_without_kernels(row, job, turns) if verdict == "NOTHING_TO_DO" else row
+
+
+def prepare(job: Job, turns: Turns) -> None:
+    """On a GPU that is here: what tuning compiles is compiled before our turn comes."""
+    from kernelwright.device import resolve
+    from kernelwright.suite.ahead import compile_ahead
+
+    device = resolve(job.device)
+    if device.kind == "cuda" and device.present:
+        turns.enter("capture")
+        count = compile_ahead(Path(job.path), device, job.terms.precision, settings_of(job))
+        LOG.info("%d sources compiled ahead", count)
 
 
 def optimized(job: Job, turns: Turns) -> Row:
@@ -84,11 +98,17 @@ def optimized(job: Job, turns: Turns) -> Row:
         device=job.device,
         budget_s=job.terms.budget_s,
         policy=policy_of(job),
+        settings=settings_of(job),
         progress=lambda phase, share: announce(phase, share, turns),
     )
     turns.take(Hold.NOT)
     keep(result, Path(job.folder))
     return row_of(result, job.problem, job.sha256, job.terms, environment(job))
+
+
+def settings_of(job: Job) -> Settings:
+    """The environment's, with this problem's share of the compilers."""
+    return replace(read_settings(), jobs=job.compilers)
 
 
 def announce(phase: str, share: float, turns: Turns) -> None:

@@ -141,6 +141,8 @@ def run(
         where = find_places(device)
         seconds = budget or EFFORTS[effort].budget_s
         folder = RunFolder(output)
+        cores = read_settings().jobs
+        at_a_time = jobs or default_jobs(where.kind, cores)
         order = Order(
             terms=Terms(where.name, precision, baselines, seconds, effort),
             places=where,
@@ -148,7 +150,8 @@ def run(
                 limit_s=limit_time or 10 * seconds + 240,
                 memory_bytes=int(limit_memory * 1e9) if limit_memory else machine_memory()[0] * 9 // 10,
                 total_s=total_budget,
-                jobs=jobs or default_jobs(where.kind, read_settings().jobs),
+                jobs=at_a_time,
+                compilers=max(1, cores // at_a_time),
             ),
             commit=commit or commit_here(),
             command=command_line(),

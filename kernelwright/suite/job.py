@@ -16,6 +16,7 @@ class Job:
     folder   where the result and everything made on the way goes
     locks    folder of the devices' lock files
     alone    nobody else may be on the device, not even while checking
+    compilers  that it may run at a time, beside those of its neighbours
     commit   of the tree that runs, for the row
     """
 
@@ -27,6 +28,7 @@ class Job:
     folder: str
     locks: str
     alone: bool
+    compilers: int
     commit: str
     command: str
 

@@ -46,12 +46,14 @@ class Limits:
     memory_bytes   of one problem's processes together; 0 for none
     total_s        of the run: afterwards nothing is started, and what still runs is stopped soon; None for no end
     jobs           problems at a time; one at a time has a device to itself while it is timed
+    compilers      at a time, of one problem
     """
 
     limit_s: float
     memory_bytes: int
     total_s: float | None
     jobs: int
+    compilers: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,6 +225,7 @@ class Crew:
             folder=str(folder),
             locks=str(locks_folder()),
             alone=alone,
+            compilers=self.order.limits.compilers,
             commit=self.order.commit,
             command=self.order.command,
         )

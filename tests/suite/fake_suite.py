@@ -24,7 +24,7 @@ def run(
     limit_s: float = 20.0,
     total_s: float | None = None,
 ) -> Outcome:
-    order = Order(TERMS, Places("cpu", "cpu", ("cpu",)), Limits(limit_s, 0, total_s, jobs), "abc", "test", FAKE)
+    order = Order(TERMS, Places("cpu", "cpu", ("cpu",)), Limits(limit_s, 0, total_s, jobs, 1), "abc", "test", FAKE)
     folder = RunFolder(output)
     with folder.claimed():
         known = folder.rows() if folder.rows_path.is_file() and not redo else []
