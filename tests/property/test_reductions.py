@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,9 +14,14 @@ from hypothesis import strategies as st
 from kernelwright.build import build_cpu_library, load_cpu_library
 from kernelwright.device import resolve
 from kernelwright.generate.generate import program_text, ranked_choices
+from kernelwright.ir.dtypes import float32
+from kernelwright.ir.interpret import interpret
+from kernelwright.ir.nodes import Broadcast, Graph, Group, Input, Map, Reduce
+from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import CpuConfig
 from kernelwright.plan import Kernel
+from kernelwright.plan.steps import contiguous
 from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
 
@@ -58,3 +64,49 @@ def test_random_reductions_are_as_accurate_as_pytorch(request: pytest.FixtureReq
 
 def choice_for(config: CpuConfig, kernel: Kernel) -> Choice:
     return config if kernel.region.axes else ranked_choices(kernel, CPU)[0]
+
+
+NAN, INF = float("nan"), float("inf")
+SPECIAL_ROWS = (
+    (NAN,),
+    (INF,),
+    (-INF,),
+    (INF, -INF),
+    (NAN, INF),
+    (NAN, NAN),
+    (-INF,) * 40,
+    (INF,) * 40,
+    (3e38, 1e-38),
+    (-0.0,) * 40,
+)
+
+
+def special_values() -> torch.Tensor:
+    """Ordinary rows with these values among them, at places that differ from row to row."""
+    x = torch.randn(len(SPECIAL_ROWS), 40, generator=torch.Generator().manual_seed(5))
+    for row, values in enumerate(SPECIAL_ROWS):
+        for number, value in enumerate(values):
+            x[row, (7 * row + 11 * number) % 40 if len(values) < 40 else number] = value
+    return x
+
+
+@pytest.mark.parametrize("along", [True, False], ids=["along", "across"])
+def test_nan_and_infinity_are_where_pytorch_has_them(along: bool) -> None:
+    x = special_values() if along else special_values().t().contiguous()
+    leaf = Input("x0", 0, tuple(x.shape), float32, contiguous(tuple(x.shape)))
+    axes = (1,) if along else (0,)
+    rows = [Reduce(fn, leaf, axes) for fn in REDUCTIONS]
+    apart = Map("sub", (leaf, Broadcast(rows[list(REDUCTIONS).index("max")], leaf.shape)))
+    total = Broadcast(rows[list(REDUCTIONS).index("exponentials")], leaf.shape)
+    outputs = (*rows, Map("div", (Map("exp", (apart,)), total)))
+    graph = Graph((leaf,), outputs, (), Group("tuple", tuple(range(len(outputs)))))
+    run = Run.of(0, Case(graph, graph, (x,)), CPU, partial(choice_for, CpuConfig(16, 16, 0)))
+    library = load_cpu_library(build_cpu_library(program_text(run.program.launches, "cpu")))
+
+    def call(entry: str, *tensors: torch.Tensor) -> int:
+        return int(getattr(library, entry)(*[ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors]))
+
+    got = run.forward(call)(SimpleNamespace(), x)
+    for name, ours, theirs in zip([*REDUCTIONS, "softmax"], got, interpret(graph, [x], {}), strict=True):
+        close = torch.allclose(ours, theirs, rtol=1e-5, atol=1e-6, equal_nan=True)
+        assert close, f"{name}: {ours.flatten()[:10]} instead of {theirs.flatten()[:10]}"
