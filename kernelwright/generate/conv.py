@@ -55,6 +55,33 @@ def core_of(kernel: Kernel) -> Convolution:
 
 
 def shape_of(kernel: Kernel) -> ConvShape:
+    shape = spatial_shape(kernel)
+    return in_one_row(shape, core_of(kernel).x) if shape.flat and is_pointwise(shape) else shape
+
+
+def is_pointwise(shape: ConvShape) -> bool:
+    """One tap, which moves nothing."""
+    return {*shape.kernel, *shape.strides} == {1} and not any(shape.padding) and shape.x_space == shape.y_space
+
+
+def in_one_row(shape: ConvShape, x: Layout) -> ConvShape:
+    """A plane as one long row, if memory has it so: no tile then ends where a row does."""
+    axes = merged_axes(x.shape[2:], [x.strides[2:]])
+    if len(axes) != 1:
+        return shape
+    (count, (pitch,)), *_ = axes
+    row = replace(SINGLE, count=count)
+    return replace(
+        shape,
+        x_space=(1, 1, count),
+        y_space=(1, 1, count),
+        x_pitches=(*shape.x_pitches[:2], 0, 0, pitch),
+        transposed=False,
+        phases=(Phase((SINGLE, SINGLE, row)),),
+    )
+
+
+def spatial_shape(kernel: Kernel) -> ConvShape:
     core = core_of(kernel)
     node, grid = core.node, epilogue_grid(kernel.region)
     outputs, channels = node.shape[1] // node.groups, node.x.shape[1] // node.groups

@@ -30,7 +30,7 @@ TILES = {
 # Registers that a thread may hold of the next channels while it multiplies these.
 MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
-OTHER_REGISTERS = 62
+OTHER_REGISTERS = 48
 
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and addresses and loads of the loop leave this.
 MMA_SHARE = 0.62 * 0.75
@@ -111,7 +111,8 @@ def registers(config: Config, shape: ConvShape) -> int:
     """An estimate of what a thread needs."""
     sums = config.tile_m * config.tile_n // (config.warps * 32)
     held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
-    return OTHER_REGISTERS + sums * (2 if config.products == 3 else 1) + held
+    ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
+    return OTHER_REGISTERS + sums * halves(config) + held + ahead
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:

@@ -6,12 +6,13 @@ import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_direct, conv_mma
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus
@@ -83,14 +84,17 @@ def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice
 
     def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
         shape = shape_of(kernel)
-        if template is conv_direct:
-            every = conv_direct.candidates(shape)
-        else:
-            blocks = conv_mma.TILES[1 if shape.tf32 else 3]
-            found = [c for block in blocks for c in conv_mma.candidates(1 if shape.tf32 else 3, block, shape)]
+        products = 1 if shape.tf32 else 3
+        every: list[Any] = conv_direct.candidates(shape)
+        if template is conv_mma:
+            found = [c for block in conv_mma.TILES[products] for c in conv_mma.candidates(products, block, shape)]
             every = [conv_mma.with_blocks(c, shape, H200) for c in found]
+        if template is conv_sm90:
+            blocks = conv_sm90.TILES[products]
+            every = [c for block in blocks for c in conv_sm90.candidates(products, block, shape, H200)]
         fitting = [c for c in every if template.why_not(c, shape, H200) is None]
-        return random.Random(seed).choice(fitting)
+        choice: Choice = random.Random(seed).choice(fitting)
+        return choice
 
     return pick
 
@@ -101,21 +105,23 @@ def test_cuda_cores_compute_what_pytorch_computes(name: str, tmp_path: Path) -> 
     assert [source.template for source in program.sources] == ["conv_direct"]
 
 
+@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
 @pytest.mark.parametrize("name", CASES)
-def test_tensor_cores_are_as_accurate_as_float32(name: str, tmp_path: Path) -> None:
-    program = agrees(model(tmp_path, *CASES[name]), pick=best_of(conv_mma))
+def test_tensor_cores_are_as_accurate_as_float32(name: str, template: ModuleType, tmp_path: Path) -> None:
+    program = agrees(model(tmp_path, *CASES[name]), pick=best_of(template))
     assert "three tensor-core products" in program.sources[0].arithmetic
 
 
-@pytest.mark.parametrize("name", ["strided", "three channels, even rows", "groups", "transposed"])
-def test_one_product_is_as_accurate_as_tf32(name: str, tmp_path: Path) -> None:
-    program = agrees(model(tmp_path, *CASES[name]), pick=best_of(conv_mma), precision="tf32")
+@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
+@pytest.mark.parametrize("name", ["strided", "three channels, even rows", "groups", "one axis", "transposed"])
+def test_one_product_is_as_accurate_as_tf32(name: str, template: ModuleType, tmp_path: Path) -> None:
+    program = agrees(model(tmp_path, *CASES[name]), pick=best_of(template), precision="tf32")
     assert "TF32" in program.sources[0].arithmetic
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
+@pytest.mark.parametrize("template", [conv_direct, conv_mma, conv_sm90], ids=["direct", "mma", "wgmma"])
 @pytest.mark.parametrize("name", CASES)
 def test_any_tile_computes_what_pytorch_computes(name: str, template: ModuleType, seed: int, tmp_path: Path) -> None:
     agrees(model(tmp_path, *CASES[name]), pick=any_of(template, seed))
@@ -152,12 +158,14 @@ def test_sixteen_bit_convolutions_are_summed_in_float32(template: ModuleType, dt
 
 
 @pytest.mark.parametrize("precision", ["reference", "tf32"])
-@pytest.mark.parametrize("size", [1e-30, 1e30])
-def test_values_of_any_size_are_scaled_into_range(size: float, precision: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("template", "size"), [(conv_mma, 1e-30), (conv_sm90, 1e30)], ids=["small", "large"])
+def test_values_of_any_size_are_scaled_into_range(
+    template: ModuleType, size: float, precision: str, tmp_path: Path
+) -> None:
     """Channels grow by five orders of magnitude, so that later chunks need another scale than the first."""
     conv, body = "Conv2d(40, 8, 3, bias=False)", "return self.conv(x) * 3"
     growing = f"torch.randn(1, 40, 5, 8) * torch.logspace(-5, 0, 40).view(40, 1, 1) * {size}"
-    agrees(model(tmp_path, conv, (1, 40, 5, 8), body, growing), pick=best_of(conv_mma), precision=precision)
+    agrees(model(tmp_path, conv, (1, 40, 5, 8), body, growing), pick=best_of(template), precision=precision)
 
 
 def test_infinities_and_nans_come_out_where_pytorch_has_them(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ template <class C> KW_DEVICE Place in_tile(int n) {
 
 // --- tables, once for a block
 
-template <class C> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
+template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
     using S = Sizes<C>;
     const int first_d = work.first.d * C::stride_d + phase.axis[0].x_first,
               first_h = work.first.h * C::stride_h + phase.axis[1].x_first,
@@ -138,8 +138,9 @@ template <class C> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offs
         shared.from[i] = inside ? (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch)
                                 : -1;
     }
+    offsets += work.phase * 2 * S::most_steps;
     for (int i = threadIdx.x; i < 2 * S::most_steps; i += S::threads)
-        shared.offset[i] = __ldg(offsets + work.phase * 2 * S::most_steps + i);
+        shared.offset[i] = Sums::entry(i, __ldg(offsets + (i & ~1)), __ldg(offsets + (i | 1)));
 }
 
 // --- X on its way from memory to shared memory: a thread carries octets of pixels
@@ -239,6 +240,8 @@ template <class C> struct Sums {
         for (int n = 0; n < N / 2; n++)
             rows[n] = region_place<C>(warp / C::warps_m * S::warp_n + n * 16 + lane / 16 * 8 + lane % 8);
     }
+    // Of the table: where the first or the second 8 of a step lie.
+    KW_DEVICE static int entry(int i, int first, int second) { return i % 2 ? second : first; }
     KW_DEVICE static void delivered() {}
     KW_DEVICE float at(int m, int n, int i) const { return total[m][n][i]; }
     KW_DEVICE void rescale(float factor) {
@@ -266,7 +269,6 @@ template <class C> struct Sums {
     KW_DEVICE void add(const Shared<C>& shared, const Part<C>& part, int chunk) {
         const auto& region = shared.region[chunk % S::buffers];
         const int* offset = shared.offset + threadIdx.x / 8 % 2;  // of the first or second 8 of every 16 of k
-        if (part.steps == 0) return;
         if constexpr (C::products == 1) add_rounded(region, offset, part.of_chunk(chunk), part);
         else add_pairs(region, offset, part.of_chunk(chunk), part);
     }
@@ -395,7 +397,7 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
     if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
         work.first.w >= phase.axis[2].count)
         return;
-    fill_tables<C>(shared, problem.offsets, phase, work);
+    fill_tables<C, Sums>(shared, problem.offsets, phase, work);
     __syncthreads();
 
     const typename C::Type* x = problem.x + work.first.image * C::x_image_pitch +
@@ -403,26 +405,29 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
     const Part<C> part(problem, work);
     Sums sums;
     Carrier<C> carrier;
-    carrier.fetch(x, shared, 0);
-    uint32_t scale = split::scale_bits(carrier.largest(shared));
-    carrier.deliver(shared.region[0], split::scale_of(scale));
-    Sums::delivered();
-    __syncthreads();
-#pragma unroll 1
-    for (int chunk = 0; chunk < S::chunks; chunk++) {
-        const bool more = chunk + 1 < S::chunks;
-        if (more) carrier.fetch(x, shared, chunk + 1);
-        sums.add(shared, part, chunk);
-        if (!more) break;
-        // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
-        const uint32_t wanted = split::scale_bits(carrier.largest(shared));
-        if (wanted < scale) {
-            sums.rescale(split::scale_of(wanted) * split::inverse_of(scale));
-            scale = wanted;
-        }
-        carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
+    uint32_t scale = 127 * split::exponent_one;
+    if (part.steps > 0) {  // else no tap adds to this phase: what follows sees zeros
+        carrier.fetch(x, shared, 0);
+        scale = split::scale_bits(carrier.largest(shared));
+        carrier.deliver(shared.region[0], split::scale_of(scale));
         Sums::delivered();
         __syncthreads();
+#pragma unroll 1
+        for (int chunk = 0; chunk < S::chunks; chunk++) {
+            const bool more = chunk + 1 < S::chunks;
+            if (more) carrier.fetch(x, shared, chunk + 1);
+            sums.add(shared, part, chunk);
+            if (!more) break;
+            // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
+            const uint32_t wanted = split::scale_bits(carrier.largest(shared));
+            if (wanted < scale) {
+                sums.rescale(split::scale_of(wanted) * split::inverse_of(scale));
+                scale = wanted;
+            }
+            carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
+            Sums::delivered();
+            __syncthreads();
+        }
     }
     finish<C, Epilogue>(problem, args, work, part, sums, split::inverse_of(scale));
 }

@@ -18,15 +18,19 @@ using conv_mma::Sizes;
 // What ordinary stores wrote to shared memory becomes visible to the tensor cores.
 KW_DEVICE void fence_for_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// K-major without swizzle; distances in 16 bytes.
-KW_DEVICE uint64_t descriptor(uint32_t address, int next_k, int next_pixels) {
-    return (uint64_t)next_pixels << 32 | (uint64_t)next_k << 16 | (uint64_t)(address >> 4);
+// Sixteen bytes, where the compiler finds them: before the wait that they should travel through.
+KW_DEVICE void load_fragment(uint32_t (&to)[4], const uint4* from) {
+    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "l"(from)
+                 : "memory");
 }
 
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int wgmma_n = S::warp_n < 128 ? S::warp_n : 128, blocks = S::warp_n / wgmma_n;
     static constexpr int M = 1, N = S::warp_n / 8;
+    static constexpr bool one_group = S::most_steps <= C::group;  // a chunk has no weights to wait for after the first
     // From 8 pixels to the next 8: a tile of 8 columns goes on in the next row.
     static constexpr int next_pixels = C::tile_w == 8 ? C::stride_h * S::row : 8;
     using Fragment = uint32_t[4];
@@ -47,6 +51,9 @@ template <class C> struct Sums {
             for (int i = 0; i < wgmma_n / 2; i++) total[j][i] = 0.f;
         }
     }
+    // Of the table: the lower half of a descriptor, in 16 bytes: where a step's first 8 of k lie, and how far the second 8
+    // are from there. The upper half says how far the next 8 pixels are.
+    KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
     KW_DEVICE static void delivered() { fence_for_tensor_cores(); }
     KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / wgmma_n][n * 8 % wgmma_n / 2 + i]; }
     KW_DEVICE void rescale(float factor) {
@@ -57,22 +64,19 @@ template <class C> struct Sums {
     }
     KW_DEVICE static void load_weights(Fragment (&a)[C::group * S::halves], const uint4* fragments) {
 #pragma unroll
-        for (int i = 0; i < C::group * S::halves; i++) {
-            const uint4 v = __ldg(fragments + i * 32);
-            a[i][0] = v.x, a[i][1] = v.y, a[i][2] = v.z, a[i][3] = v.w;
-        }
+        for (int i = 0; i < C::group * S::halves; i++) load_fragment(a[i], fragments + i * 32);
     }
     template <int Count> KW_DEVICE static void pin_all(Block (&sums)[Count]) {
 #pragma unroll
         for (int j = 0; j < Count; j++) ptx90::pin(sums[j]);
     }
     // `group` steps from weights in registers, while those of the next group travel.
-    KW_DEVICE void add_group(uint32_t region, const int* offset, const Fragment (&a)[C::group * S::halves],
+    KW_DEVICE void add_group(int region, const int* offset, const Fragment (&a)[C::group * S::halves],
                              Fragment (&next)[C::group * S::halves], const uint4* fragments) {
         uint64_t pixels[C::group];
 #pragma unroll
         for (int i = 0; i < C::group; i++)
-            pixels[i] = descriptor(region + offset[2 * i] * 16, offset[2 * i + 1] - offset[2 * i], next_pixels);
+            pixels[i] = (uint64_t)next_pixels << 32 | (uint32_t)(offset[2 * i] + region);
         if constexpr (C::products == 1) {
             pin_all(total);
             ptx90::wgmma_fence();
@@ -81,7 +85,7 @@ template <class C> struct Sums {
 #pragma unroll
                 for (int j = 0; j < blocks; j++) ptx90::wgmma_f16<true>(total[j], a[i], pixels[i] + first[j]);
             ptx90::wgmma_commit();
-            load_weights(next, fragments);
+            if constexpr (!one_group) load_weights(next, fragments);
             ptx90::wgmma_wait<0>();
             pin_all(total);
         } else {
@@ -103,7 +107,7 @@ template <class C> struct Sums {
 #pragma unroll
                 for (int j = 0; j < blocks; j++) ptx90::wgmma_f16<true>(sum[j], a[2 * i], pixels[i] + first[j]);
             ptx90::wgmma_commit();
-            load_weights(next, fragments);
+            if constexpr (!one_group) load_weights(next, fragments);
             ptx90::wgmma_wait<0>();
             pin_all(sum);
 #pragma unroll
@@ -114,8 +118,7 @@ template <class C> struct Sums {
     }
     KW_DEVICE void add(const Shared<C>& shared, const Part<C>& part, int chunk) {
         constexpr int length = C::group * S::halves * 32;  // of a group's weights
-        if (part.steps == 0) return;
-        const uint32_t region = ptx90::shared_address(shared.region[chunk % S::buffers]);
+        const int region = ptx90::shared_address(shared.region[chunk % S::buffers]) >> 4;
         const uint4* fragments = part.of_chunk(chunk);
         const uint4* last = fragments + (part.steps / C::group - 1) * length;
         const int* offset = shared.offset;
@@ -127,7 +130,7 @@ template <class C> struct Sums {
             fragments = fragments < last ? fragments + length : last;
             add_group(region, offset, a, b, fragments);
             offset += 2 * C::group;
-            if (--left == 0) return;
+            if (one_group || --left == 0) return;
             fragments = fragments < last ? fragments + length : last;
             add_group(region, offset, b, a, fragments);
             offset += 2 * C::group;

@@ -100,6 +100,10 @@ KW_DEVICE void store_word(uint4* p, uint4 x) {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                  ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w) : "memory");
 }
+KW_DEVICE void store_word(uint2* p, uint2 x) {
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};"
+                 ::"l"(__cvta_generic_to_global(p)), "r"(x.x), "r"(x.y) : "memory");
+}
 #endif
 
 // kw: store

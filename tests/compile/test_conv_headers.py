@@ -1,0 +1,146 @@
+"""The convolution headers compile alone; no config that is ranked first spills registers or keeps arrays in memory."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import kernelwright
+from kernelwright.build.cuda import nvcc_command
+from kernelwright.build.resources import KernelResources, read_resources
+from kernelwright.build.toolchain import has_cuda
+from kernelwright.device import resolve
+from kernelwright.generate.conv import shape_of
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels.choices import Choice
+from kernelwright.load import load
+from kernelwright.plan import Kernel
+from kernelwright.settings import read_settings
+from tests.emulator.run import program_of
+
+pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
+
+HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
+ARCHES = {"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"}
+
+MODEL = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.{conv}
+
+    def forward(self, x):
+        return F.gelu(self.conv(x) / 2) + 1
+
+def get_inputs():
+    return [torch.randn({shape})]
+
+def get_init_inputs():
+    return []
+"""
+
+CASES = {
+    "few channels": ("Conv2d(8, 64, 3)", (8, 8, 128, 128)),
+    "three channels, strided": ("Conv2d(3, 96, 11, stride=4, padding=2)", (4, 3, 224, 224)),
+    "many channels": ("Conv2d(64, 128, 3)", (1, 64, 128, 130)),
+    "large kernel, dilated": ("Conv2d(32, 64, (5, 9), padding=(2, 4), dilation=(2, 3))", (1, 32, 128, 128)),
+    "one tap": ("Conv2d(64, 128, 1)", (1, 64, 128, 128)),
+    "one axis": ("Conv1d(64, 128, 3, stride=3, dilation=4)", (1, 64, 52428)),
+    "three axes": ("Conv3d(3, 64, (3, 5, 7))", (1, 3, 16, 64, 64)),
+    "transposed": ("ConvTranspose2d(64, 128, (3, 5))", (2, 64, 64, 128)),
+    "transposed, strided, three axes": ("ConvTranspose3d(32, 64, 3, stride=2, padding=1)", (2, 32, 16, 32, 32)),
+    "depthwise": ("Conv2d(64, 64, 3, groups=64)", (2, 64, 256, 256)),
+    "depthwise, wide": ("Conv2d(64, 64, (3, 7), groups=64)", (2, 64, 128, 250)),
+    "transposed depthwise": ("ConvTranspose2d(64, 64, 3, stride=2, groups=64, padding=1)", (2, 64, 64, 64)),
+    "groups": ("ConvTranspose2d(32, 64, (3, 5), stride=(2, 3), groups=4)", (2, 32, 64, 64)),
+}
+
+
+def nvcc(folder: Path, source: str, arch: str) -> str:
+    """Compiles, and gives what ptxas said."""
+    (folder / "kernel.cu").write_text(source)
+    command = [*nvcc_command(arch, read_settings()), f"-I{HEADERS}", "-cubin", "-o", "kernel.cubin", "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert "C75" not in log, log  # wgmma serialised
+    return log
+
+
+def convolving(
+    folder: Path,
+    name: str,
+    device: str,
+    pick: Callable[[Kernel, Sequence[Choice]], Choice],
+    precision: str = "tf32",
+) -> list[KernelResources]:
+    """The kernels of the convolution's program that convolve."""
+    conv, shape = CASES[name]
+    (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape))
+    program = program_of(load(folder / "model.py"), device, pick, precision)
+    found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
+    return [kernel for kernel in found if "convolve_kernel" in kernel.name]
+
+
+def best_of(template: ModuleType) -> Callable[[Kernel, Sequence[Choice]], Choice]:
+    return lambda _, choices: next(c for c in choices if type(c) is template.Config)
+
+
+def nth_of(template: ModuleType, device: str, number: int) -> Callable[[Kernel, Sequence[Choice]], Choice]:
+    def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
+        ranked: Sequence[Choice] = template.configs(shape_of(kernel), resolve(device))
+        return ranked[min(number, len(ranked) - 1)]
+
+    return pick
+
+
+@pytest.mark.parametrize("header", ARCHES)
+def test_a_header_compiles_alone(header: str, tmp_path: Path) -> None:
+    nvcc(tmp_path, f'#include "{header}.cuh"\n', ARCHES[header])
+
+
+# Few channels at a stride: the second 8 of k would lie before the first, which conv_sm90 does not take.
+HOPPER = [name for name in CASES if "depthwise" not in name and name != "three channels, strided"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", HOPPER)
+def test_the_hopper_convolution_does_not_spill(name: str, precision: str, tmp_path: Path) -> None:
+    found = convolving(tmp_path, name, "h200", best_of(conv_sm90), precision)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("device", ["h200", "a100"])
+@pytest.mark.parametrize("name", [name for name in CASES if "depthwise" not in name])
+def test_the_ampere_convolution_does_not_spill(name: str, device: str, precision: str, tmp_path: Path) -> None:
+    found = convolving(tmp_path, name, device, best_of(conv_mma), precision)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_the_cuda_core_convolution_does_not_spill(name: str, tmp_path: Path) -> None:
+    found = convolving(tmp_path, name, "h200", best_of(conv_direct))
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(1, 6))
+@pytest.mark.parametrize("template", [conv_sm90, conv_mma, conv_direct], ids=["wgmma", "mma", "direct"])
+def test_no_block_that_is_ranked_spills(template: ModuleType, number: int, tmp_path: Path) -> None:
+    found = convolving(tmp_path, "many channels", "h200", nth_of(template, "h200", number))
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
