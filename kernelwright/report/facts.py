@@ -58,6 +58,7 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         else Errors(errors.candidate_rms, errors.candidate_max, errors.eager_rms, errors.eager_max),
         "kill_rate": judgement.kill_rate,
         "degenerate": bool(record.get("known_bad", {}).get("constant")),
+        "skipped": {str(step): str(why) for step, why in record.get("skipped", {}).items()},
         "environment": {**judgement.environment, **environment},
     }
 

@@ -136,7 +136,9 @@ def work_part(row: Row) -> str:
 
 def remarks_part(row: Row) -> str:
     words = ", ".join(label.replace("_", " ") for label in row.labels)
-    return note(f"Remarks: {words}.") if words else ""
+    skipped = "; ".join(f"{step} ({why})" for step, why in row.skipped.items())
+    remarks = note(f"Remarks: {words}.") if words else ""
+    return remarks + (note(f"Left out by the judge: {skipped}.") if skipped else "")
 
 
 def note(words: str) -> str:

@@ -139,6 +139,7 @@ class Row:
     problem     its name in the run: folder/file
     noise       the logarithm by which eager differs from itself in the same run
     degenerate  an answer that looks at no input passes: a speed-up says nothing
+    skipped     steps of the judge that did not fit into its time, and why
     peers_us    times of others, brought in from elsewhere, by whose they are
     wall_s      from the start of its process to its end
     """
@@ -157,6 +158,7 @@ class Row:
     errors: Errors | None = None
     kill_rate: float | None = None
     degenerate: bool = False
+    skipped: Mapping[str, str] = field(default_factory=dict)
     work: Work | None = None
     kernels: tuple[KernelFacts, ...] = ()
     contractions: tuple[Contraction, ...] = ()

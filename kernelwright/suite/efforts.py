@@ -29,7 +29,7 @@ QUICK_FAMILIES = ("own", "zero_mean", "scaled_1e-2", "last_spike", "spikes")
 
 EFFORTS: Mapping[str, Effort] = {
     # Enough for a verdict on every problem of a large suite; one restart says nothing of what lies between restarts.
-    "quick": Effort(1, robustness=False, budget_s=12.0, judging=0.35, families=QUICK_FAMILIES),
+    "quick": Effort(1, robustness=False, budget_s=16.0, judging=0.5, families=QUICK_FAMILIES),
     "normal": Effort(3, robustness=True, budget_s=60.0, judging=0.35, families=None),
     "thorough": Effort(5, robustness=True, budget_s=180.0, judging=0.5, families=None),
 }
