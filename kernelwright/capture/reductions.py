@@ -203,6 +203,8 @@ def log_of_summed_exponentials(call: Call) -> Value:
     x = wide(call["self"], call.type.dtype)
     if extent_over(x, axes(call)) == 0 or x.size == 0:
         return whole(number(-math.inf, call.type.dtype), call.type.shape)
+    if extent_over(x, axes(call)) == 1:
+        return result(x, call)
     largest = over("max", x, axes(call))
     summed = formula("add", Map("log", (over("exponentials", x, axes(call)),)), largest)
     return result(formula("where", Map("isinf", (largest,)), largest, summed), call)

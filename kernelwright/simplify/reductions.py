@@ -263,3 +263,5 @@ USE_RULES = (
     monotone_after_reducing,
     monotone_after_pooling,
 )
+# Those that a report names: they do not only move work, there is less of it.
+ALGEBRAIC = (merge_reductions, monotone_after_reducing, monotone_after_pooling)

@@ -8,6 +8,7 @@ object: neither needs a rule. Random draws keep their number and order: no rule 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, Opaque, Reduce, Scan, View
@@ -18,6 +19,7 @@ from kernelwright.simplify import (
     clamps,
     constants,
     contractions,
+    linear,
     motion,
     reductions,
     scaling,
@@ -30,12 +32,33 @@ from kernelwright.simplify.ownership import with_copies
 
 def simplify(graph: Graph) -> Graph:
     """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
-    current = graph
+    return with_copies(graph, settled(graph, USE_RULES))
+
+
+def settled(graph: Graph, use_rules: Sequence[UseRule]) -> Graph:
+    """The graph on which no rule fires and no view moves any more."""
     while True:
-        settled = rewrite(current, RULES, USE_RULES)
-        current = views_inward(settled)
-        if current == settled:
-            return with_copies(graph, settled)
+        quiet = rewrite(graph, RULES, use_rules)
+        graph = views_inward(quiet)
+        if graph == quiet:
+            return quiet
+
+
+def algebraic_rewrites(graph: Graph) -> tuple[str, ...]:
+    """The rules that make less work of this graph by algebra, not by bookkeeping: what a report should name."""
+    fired: dict[str, None] = {}
+
+    def noting(rule: UseRule) -> UseRule:
+        def noted(n: Node, uses: Counter[Node]) -> Node | None:
+            result = rule(n, uses)
+            if result is not None:
+                fired.setdefault(rule.__name__)
+            return result
+
+        return noted
+
+    settled(graph, [noting(rule) if rule in ALGEBRAIC else rule for rule in USE_RULES])
+    return tuple(fired)
 
 
 def first_of(kind: type[Node], rules: Sequence[Rule]) -> Rule:
@@ -58,4 +81,5 @@ RULES: tuple[Rule, ...] = (
     first_of(Contract, contractions.RULES),
     first_of(Reduce, reductions.RULES),
 )
-USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *reductions.USE_RULES)
+ALGEBRAIC: tuple[UseRule, ...] = (*linear.USE_RULES, *reductions.ALGEBRAIC)
+USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *linear.USE_RULES, *reductions.USE_RULES)
