@@ -29,7 +29,7 @@ MACHINE_SOURCES = ("machine.cpp", "memory.cpp", "ptx.cpp", "asynchronous.cpp")
 # -fsanitize without the sanitizers' libraries: host/memory.cpp answers the calls. What is not in PTX is not contracted.
 MACHINE_FLAGS = ("-std=c++20", "-O2", "-fPIC", "-fno-gnu-unique")
 KERNEL_FLAGS = (
-    *("-std=c++20", "-O1", "-g1", "-w", "-fPIC", "-fno-gnu-unique", "-fvisibility-inlines-hidden"),
+    *("-std=c++20", "-Og", "-g1", "-w", "-fPIC", "-fno-gnu-unique", "-fvisibility-inlines-hidden"),
     *("-ffp-contract=off", "-fwrapv", "-fno-strict-aliasing", "-fno-math-errno", "-fno-threadsafe-statics"),
     *("-fsanitize=thread,alignment,bounds", "--param=tsan-instrument-func-entry-exit=0"),
     *("--param=tsan-distinguish-volatile=1",),

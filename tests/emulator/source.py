@@ -67,7 +67,7 @@ def launch_end(text: str, begin: int) -> int:
 
 def with_shared(text: str) -> str:
     """`__shared__ float tile[32][33];`  ->  a reference to that array in the shared memory of the block"""
-    return SHARED.sub(lambda match: " ".join(shared_declarations(match)), text)
+    return SHARED.sub(lambda match: as_long_as(match[0], " ".join(shared_declarations(match))), text)
 
 
 def shared_declarations(match: re.Match[str]) -> Iterator[str]:
@@ -81,16 +81,15 @@ def shared_declarations(match: re.Match[str]) -> Iterator[str]:
     for declarator in (found, *(DECLARATOR.match(other.strip()) for other in others)):
         assert declarator is not None, match[0]
         name, kind = declarator["name"], f"Shared_{declarator['name']}"
-        newlines = "\n" * match[0].count("\n") if declarator is found else ""
         if match["extern"]:
             yield (
                 f"typedef {found['type'].strip()} {kind}; "
-                f"{kind}* const {name} = static_cast<{kind}*>(::emulator::dynamic_shared({alignment}));{newlines}"
+                f"{kind}* const {name} = static_cast<{kind}*>(::emulator::dynamic_shared({alignment}));"
             )
         else:
             yield (
                 f"typedef {found['type'].strip()} {kind}{declarator['extents'].strip()}; "
-                f"{kind}& {name} = ::emulator::shared<{kind}, decltype([] {{}}), {alignment}>();{newlines}"
+                f"{kind}& {name} = ::emulator::shared<{kind}, decltype([] {{}}), {alignment}>();"
             )
 
 
@@ -103,7 +102,7 @@ def with_asm(text: str) -> str:
     made = ""
     while (match := ASM.search(text)) is not None:
         end = closing(text, match.end() - 1)
-        made += text[: match.start()] + interpreted(text[match.end() : end])
+        made += text[: match.start()] + as_long_as(text[match.end() : end], interpreted(text[match.end() : end]))
         text = text[end + 1 :]
     return made + text
 
@@ -121,6 +120,12 @@ def interpreted(statement: str) -> str:
 
 
 # --- text
+
+
+def as_long_as(before: str, after: str) -> str:
+    """With as many lines as before, so that messages name the right one; lines of a macro end with a backslash."""
+    missing = before.count("\n") - after.count("\n")
+    return after + ("\\\n" if "\\\n" in before else "\n") * missing
 
 
 def closing(text: str, begin: int) -> int:

@@ -1,4 +1,4 @@
-"""Kernels with one line broken are caught, each in the way that its mistake would show: the emulator sees what it claims."""
+"""Kernels with one line broken are caught, each by what its mistake does: the emulator sees what it claims to see."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ POINTWISE = Case("pointwise", {}, {"ROWS": 5, "HIDDEN": 52}, source=problem_of("
 TILES = Case(
     "pointwise",
     {"levels": 32},
-    {"BATCH": 1, "CHANNELS": 33, "HEIGHT": 6, "WIDTH": 12},
+    {"BATCH": 1, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36},
     source=problem_of("permuted_operands").source,
 )
 RACE = "with no barrier between them"
