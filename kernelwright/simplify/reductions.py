@@ -65,6 +65,19 @@ def reduce_before_repeating(n: Node) -> Node | None:
     return None
 
 
+def repeat_after_reducing(n: Node) -> Node | None:
+    """fn(broadcast(x), axes)  ->  broadcast(fn(x, axes))  along the other axes that repeat"""
+    match n:
+        case Reduce(fn, Broadcast(x, shape), axes):
+            source = padded(x.shape, len(shape))
+            short = tuple(e if axis in axes or source[axis] == e else 1 for axis, e in enumerate(shape))
+            if short == shape:
+                return None
+            once = x if x.shape == short else Reshape(x, short) if math.prod(short) == x.size else Broadcast(x, short)
+            return Broadcast(Reduce(fn, once, axes), n.shape)
+    return None
+
+
 def one_pass_of_exponentials(n: Node) -> Node | None:
     """sum(exp(x - max(x)))  ->  exponentials(x)"""
     match n:
@@ -253,7 +266,13 @@ def monotone_after_pooling(n: Node, uses: Counter[Node]) -> Node | None:
     return None
 
 
-RULES = (drop_axes_of_one, reduce_before_repeating, one_pass_of_exponentials, one_pass_of_deviations)
+RULES = (
+    drop_axes_of_one,
+    reduce_before_repeating,
+    repeat_after_reducing,
+    one_pass_of_exponentials,
+    one_pass_of_deviations,
+)
 USE_RULES = (
     merge_reductions,
     reduce_before_permuting,

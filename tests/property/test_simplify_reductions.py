@@ -43,6 +43,7 @@ from kernelwright.simplify.reductions import (
     reduce_before_permuting,
     reduce_before_repeating,
     reduce_before_reshaping,
+    repeat_after_reducing,
     scale_after_reducing,
     sign_after_reducing,
 )
@@ -211,6 +212,7 @@ class Case:
 CASES = (
     Case(drop_axes_of_one, with_ones, NUMBERS, exact=True),
     Case(reduce_before_repeating, of_repeated, NUMBERS, exact=False),
+    Case(repeat_after_reducing, of_repeated, NUMBERS, exact=False),
     Case(one_pass_of_exponentials, shifted_exponentials, FLOATS, exact=False),
     Case(one_pass_of_deviations, squared_deviations, FLOATS, exact=False),
     Case(merge_reductions, twice, NUMBERS, exact=False),
