@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from kernelwright.build import KernelResources
 from kernelwright.generate import Program
+from kernelwright.generate.literals import camel
 from kernelwright.ir.nodes import Contract, Conv, Node, Opaque
 from kernelwright.judge import Judgement
 from kernelwright.plan import Library
@@ -23,15 +25,25 @@ SHORTEST_US = 0.1
 UNCLEAR = "it is right, and was not timed: what else ran on the machine took longer than its calls"
 
 
-def row_of(result: Result, problem: str, sha256: str, terms: Terms, environment: Mapping[str, Any]) -> Row:
-    """The result as a row; of a device that is not here, without a verdict of the judge's."""
+def row_of(
+    result: Result,
+    problem: str,
+    sha256: str,
+    terms: Terms,
+    environment: Mapping[str, Any],
+    resources: Sequence[KernelResources] = (),
+) -> Row:
+    """The result as a row; of a device that is not here, without a verdict of the judge's.
+
+    `resources` are what the compiler said of the program's kernels, where it was asked.
+    """
     return Row(
         problem=problem,
         path=str(result.problem.path),
         sha256=sha256,
         terms=terms,
         work=work_of(result.program.plan.graph, result.device),
-        kernels=tuple(kernel_facts(result.program, result.tuned)),
+        kernels=tuple(kernel_facts(result.program, result.tuned, resources)),
         contractions=tuple(contractions(result.program, result.device.kind)),
         seconds=dict(result.seconds),
         **judged(result.judgement, environment),
@@ -68,10 +80,13 @@ def number_of(value: Any) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
-def kernel_facts(program: Program, tuned: tuple[Tuned, ...]) -> Iterator[KernelFacts]:
+def kernel_facts(
+    program: Program, tuned: tuple[Tuned, ...], resources: Sequence[KernelResources]
+) -> Iterator[KernelFacts]:
     rows = {row.kernel: row for row in tuned}
     for source in program.sources:
         kernel, row = source.kernel, rows.get(source.kernel.name)
+        used = resources_of(kernel.name, resources)
         yield KernelFacts(
             name=kernel.name,
             formula=source.formula,
@@ -82,8 +97,16 @@ def kernel_facts(program: Program, tuned: tuple[Tuned, ...]) -> Iterator[KernelF
             library_us=row.library_us if row else None,
             origin=row.origin if row else "model",
             bytes_moved=kernel.bytes_moved,
-            flops=getattr(kernel.core, "flops", 0) if kernel.core is not None else 0,
+            flops=kernel.core.flops if kernel.core is not None else 0,
+            registers=max((r.registers for r in used), default=None),
+            spill_bytes=max((r.spill_store_bytes + r.spill_load_bytes for r in used), default=None),
         )
+
+
+def resources_of(kernel: str, resources: Sequence[KernelResources]) -> list[KernelResources]:
+    """Those of its variants: a mangled name holds the struct's, with its length before it."""
+    struct = camel(kernel)
+    return [row for row in resources if f"{len(struct)}{struct}" in row.name]
 
 
 def contractions(program: Program, kind: str) -> Iterator[Contraction]:

@@ -155,6 +155,8 @@ def kernels_part(row: Row) -> str:
         ("floor", "number"),
         ("of it", "number"),
         ("PyTorch", "number"),
+        ("registers", "number"),
+        ("spilled", "number"),
         ("config", None),
     )
     table = table_of(titles, map(kernel_line, row.kernels[:MOST_LISTED]), "small")
@@ -170,6 +172,8 @@ def kernel_line(kernel: KernelFacts) -> str:
         number_cell(kernel.floor_us or None, time_text),
         number_cell(share, share_text),
         number_cell(kernel.library_us, time_text),
+        number_cell(kernel.registers, "{:.0f}".format),
+        number_cell(kernel.spill_bytes, bytes_text),
         tag("td", plain(kernel.config), class_="config"),
     )
     return row_of_cells(tag("code", plain(kernel.name)), cells)

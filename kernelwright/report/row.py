@@ -87,7 +87,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """One kernel as it was chosen. `formula` says what it computes, `library_us` what PyTorch takes for the same."""
+    """One kernel as it was chosen.
+
+    formula     what it computes
+    library_us  what PyTorch takes for the same
+    registers   of a thread, and the bytes that did not fit in them: the most of its variants; None on a CPU
+    """
 
     name: str
     formula: str
@@ -99,6 +104,8 @@ class KernelFacts:
     origin: str
     bytes_moved: int
     flops: int
+    registers: int | None = None
+    spill_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,6 +34,7 @@ from kernelwright.suite.job import Job, read_job
 from kernelwright.suite.turns import Hold, Turns
 
 if TYPE_CHECKING:
+    from kernelwright.build import KernelResources
     from kernelwright.judge import Policy
     from kernelwright.result import Result
 
@@ -103,7 +104,16 @@ def optimized(job: Job, turns: Turns) -> Row:
     )
     turns.take(Hold.NOT)
     keep(result, Path(job.folder))
-    return row_of(result, job.problem, job.sha256, job.terms, environment(job))
+    return row_of(result, job.problem, job.sha256, job.terms, environment(job), resources_of(result, job))
+
+
+def resources_of(result: Result, job: Job) -> Sequence[KernelResources]:
+    """What the compiler says of the kernels of a GPU: registers, spills."""
+    from kernelwright.build import build_cuda_library, library_resources
+
+    if result.device.kind != "cuda":
+        return ()
+    return library_resources(build_cuda_library(result.program.text, result.device.arch, settings_of(job)))
 
 
 def settings_of(job: Job) -> Settings:

@@ -27,7 +27,7 @@ CREATE TABLE results (
 CREATE TABLE speedups (problem TEXT, baseline TEXT, median REAL, low REAL, high REAL);
 CREATE TABLE kernels (
     problem TEXT, name TEXT, template TEXT, config TEXT, median_us REAL, floor_us REAL, library_us REAL, bytes INTEGER,
-    flops INTEGER, formula TEXT
+    flops INTEGER, registers INTEGER, spill_bytes INTEGER, formula TEXT
 );
 """
 
@@ -58,6 +58,8 @@ def write_database(rows: Sequence[Row], path: Path) -> None:
                     k.library_us,
                     k.bytes_moved,
                     k.flops,
+                    k.registers,
+                    k.spill_bytes,
                     k.formula,
                 )
                 for row in rows
