@@ -108,8 +108,7 @@ class Geometry:
             if len(set(along)) == 1:
                 factor: Node = constant(along[0], like.dtype)
             else:
-                column = (self.wanted[j], *(1,) * (len(self.axes) - 1 - j))
-                factor = Broadcast(Reshape(cast(self.counted(j, with_border), like.dtype), column), like.shape)
+                factor = Broadcast(cast(self.counted(j, with_border), like.dtype), like.shape)
             result = factor if result is None else Map("mul", (result, factor))
         assert result is not None
         return result
@@ -127,7 +126,8 @@ class Geometry:
     def counted(self, j: int, with_border: bool) -> Node:
         """The same as a value of the graph: min(start + window, high) - max(start, low)."""
         low, high = self.limits(j, with_border)
-        start = Map("mul", (Iota(self.wanted[j]), constant(self.stride[j], int64)))
+        place = Reshape(Iota(self.wanted[j]), (self.wanted[j], *(1,) * (len(self.axes) - 1 - j)))
+        start = Map("mul", (place, constant(self.stride[j], int64)))
         start = Map("sub", (start, constant(self.padding[j], int64)))
         end = Map("minimum", (Map("add", (start, constant(self.window[j], int64))), constant(high, int64)))
         return Map("sub", (end, Map("maximum", (start, constant(low, int64)))))

@@ -84,9 +84,16 @@ class Namer:
         return self.unique("dense" if isinstance(node, View) else "table")
 
     def kernel(self, maps: Sequence[Map | Reduce | Scan], core: Node | None) -> str:
-        """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu."""
+        """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu.
+
+        Of a kernel that reduces: what it reduces by, and the last function: max_exponentials_div.
+        """
         if core is not None:
             first = "conv" if isinstance(core, Conv) else "gemm"
             return self.unique("_".join([first, *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
+        reduced = [node.fn for node in maps if not isinstance(node, Map)]
+        if reduced:
+            ending = [node.fn for node in maps[-1:] if isinstance(node, Map) and node.fn not in ("cast", "identity")]
+            return self.unique("_".join(dict.fromkeys([*reduced[:3], *ending])) + "_kernel")
         spoken = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
         return self.unique("_".join(dict.fromkeys(spoken[-3:])) + "_kernel")

@@ -1,7 +1,7 @@
 // Running values of rows: vectors are loaded, computed with, scanned, and stored.
 //
 // Along: neighbours are in one row. Across: each lane is a row. Few long rows are cut into chunks, whatever the number
-// of threads: one pass for each stage finds the total of every chunk; the next starts from what comes before each.
+// of threads: one sweep for each stage finds the total of every chunk; the next starts from what comes before each.
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -139,7 +139,7 @@ KW_DEVICE void scan_begin(S& s, int lane, const One& start) {
 }
 
 // kw: scan_total
-// What the pass for one stage found in a chunk.
+// What the sweep for one stage found in a chunk.
 template <typename Body, int stage, typename S, typename One>
 KW_DEVICE void scan_total(One& total, const S& s, int lane) {
     const auto keep = [lane](auto& one, const auto& state) {
@@ -166,7 +166,7 @@ template <typename Body, int stage, typename One> void scan_starts(One* totals, 
 
 // kw: scan_run
 // N neighbours of a row at a time, from place `place` on, as long as N of them are left; where it stopped.
-template <typename Body, int pass, int N>
+template <typename Body, int sweep, int N>
 KW_DEVICE int64_t scan_run(const typename Body::Args& args, int64_t row, int64_t place, int64_t end,
                            typename Body::template State<1>& s) {
     ScanAlong<Body::reverse> walk;
@@ -175,16 +175,16 @@ KW_DEVICE int64_t scan_run(const typename Body::Args& args, int64_t row, int64_t
         const int64_t column = Body::reverse ? Body::columns - place - N : place;
         const auto x = Body::template load<N>(args, row, column);
         typename Body::template Running<N, 1> r;
-        scan_stages<Body, 0, pass>(walk, x, r, s);
-        if constexpr (pass == Body::stages) Body::store(args, row, column, x, r, 0);
-        else scan_stages<Body, pass, pass + 1>(total, x, r, s);
+        scan_stages<Body, 0, sweep>(walk, x, r, s);
+        if constexpr (sweep == Body::stages) Body::store(args, row, column, x, r, 0);
+        else scan_stages<Body, sweep, sweep + 1>(total, x, r, s);
     }
     return place;
 }
 
-// kw: scan_along_pass
-template <typename Body, int pass, int lanes, int64_t chunk>
-void scan_along_pass(const typename Body::Args& args, typename Body::template State<1>* totals) {
+// kw: scan_along_sweep
+template <typename Body, int sweep, int lanes, int64_t chunk>
+void scan_along_sweep(const typename Body::Args& args, typename Body::template State<1>* totals) {
     constexpr int64_t chunks = (Body::columns + chunk - 1) / chunk;
     constexpr int narrow = 16;
 #pragma omp parallel for schedule(static) if (Body::rows * Body::columns > 16384)
@@ -193,15 +193,15 @@ void scan_along_pass(const typename Body::Args& args, typename Body::template St
         const int64_t end = begin + chunk < Body::columns ? begin + chunk : Body::columns;
         typename Body::template State<1> s;
         scan_each<Body, 0, Body::stages>([](auto& state) { state.clear(); }, s);
-        if constexpr (chunks > 1) scan_begin<Body, pass>(s, 0, totals[piece]);
-        int64_t place = scan_run<Body, pass, lanes>(args, row, begin, end, s);
-        if constexpr (Body::columns % lanes >= narrow) place = scan_run<Body, pass, narrow>(args, row, place, end, s);
-        if constexpr (Body::columns % narrow != 0) scan_run<Body, pass, 1>(args, row, place, end, s);
-        if constexpr (pass < Body::stages) scan_total<Body, pass>(totals[piece], s, 0);
+        if constexpr (chunks > 1) scan_begin<Body, sweep>(s, 0, totals[piece]);
+        int64_t place = scan_run<Body, sweep, lanes>(args, row, begin, end, s);
+        if constexpr (Body::columns % lanes >= narrow) place = scan_run<Body, sweep, narrow>(args, row, place, end, s);
+        if constexpr (Body::columns % narrow != 0) scan_run<Body, sweep, 1>(args, row, place, end, s);
+        if constexpr (sweep < Body::stages) scan_total<Body, sweep>(totals[piece], s, 0);
     }
-    if constexpr (pass < Body::stages) {
-        for (int64_t row = 0; row < Body::rows; ++row) scan_starts<Body, pass>(totals + row * chunks, chunks, 1);
-        scan_along_pass<Body, pass + 1, lanes, chunk>(args, totals);
+    if constexpr (sweep < Body::stages) {
+        for (int64_t row = 0; row < Body::rows; ++row) scan_starts<Body, sweep>(totals + row * chunks, chunks, 1);
+        scan_along_sweep<Body, sweep + 1, lanes, chunk>(args, totals);
     }
 }
 
@@ -210,39 +210,39 @@ template <typename Body, int lanes, int64_t chunk> void scan_along(const typenam
     static_assert(chunk % lanes == 0 || chunk >= Body::columns, "only the end of a row fills no vector");
     constexpr int first = chunk < Body::columns ? 0 : Body::stages;
     auto* totals = static_cast<typename Body::template State<1>*>(workspace);
-    scan_along_pass<Body, first, lanes, chunk>(args, totals);
+    scan_along_sweep<Body, first, lanes, chunk>(args, totals);
 }
 
 // kw: scan_lanes
 // The places of one chunk, from the first to the last, of `vectors` times N neighbouring rows.
-template <typename Body, int pass, int N, int together>
+template <typename Body, int sweep, int N, int together>
 void scan_lanes(const typename Body::Args& args, typename Body::template State<1>* starts, int64_t row, int64_t column,
                 int vectors, int64_t begin, int64_t end) {
-    constexpr bool last = pass == Body::stages;
+    constexpr bool last = sweep == Body::stages;
     typename Body::template State<N> s[together];
     ScanAcross walk;
     for (int v = 0; v < vectors; ++v) {
         scan_each<Body, 0, Body::stages>([](auto& state) { state.clear(); }, s[v]);
         if (starts)
-            for (int i = 0; i < N; ++i) scan_begin<Body, pass>(s[v], i, starts[v * N + i]);
+            for (int i = 0; i < N; ++i) scan_begin<Body, sweep>(s[v], i, starts[v * N + i]);
     }
     for (int64_t place = begin; place < end; ++place) {
         const int64_t level = Body::reverse ? Body::depth - 1 - place : place;
         for (int v = 0; v < vectors; ++v) {
             const auto x = Body::template load<N>(args, row, level, column + v * N);
             typename Body::template Running<N, 1> r;
-            scan_stages<Body, 0, last ? pass : pass + 1>(walk, x, r, s[v]);
+            scan_stages<Body, 0, last ? sweep : sweep + 1>(walk, x, r, s[v]);
             if constexpr (last) Body::store(args, row, level, column + v * N, x, r, 0);
         }
     }
     if constexpr (!last)
         for (int v = 0; v < vectors; ++v)
-            for (int i = 0; i < N; ++i) scan_total<Body, pass>(starts[v * N + i], s[v], i);
+            for (int i = 0; i < N; ++i) scan_total<Body, sweep>(starts[v * N + i], s[v], i);
 }
 
-// kw: scan_across_pass
-template <typename Body, int pass, int lanes, int together, int64_t chunk>
-void scan_across_pass(const typename Body::Args& args, typename Body::template State<1>* totals) {
+// kw: scan_across_sweep
+template <typename Body, int sweep, int lanes, int together, int64_t chunk>
+void scan_across_sweep(const typename Body::Args& args, typename Body::template State<1>* totals) {
     constexpr int64_t width = lanes * together, blocks = (Body::columns + width - 1) / width;
     constexpr int64_t chunks = (Body::depth + chunk - 1) / chunk;
     constexpr int narrow = 16;
@@ -255,23 +255,23 @@ void scan_across_pass(const typename Body::Args& args, typename Body::template S
         auto* starts = totals ? totals + (row * chunks + number) * Body::columns + column : nullptr;
         const int64_t left = Body::columns - column < width ? Body::columns - column : width;
         const int whole = int(left / lanes), some = int(left % lanes / narrow), single = int(left % narrow);
-        scan_lanes<Body, pass, lanes, together>(args, starts, row, column, whole, begin, end);
+        scan_lanes<Body, sweep, lanes, together>(args, starts, row, column, whole, begin, end);
         if constexpr (Body::columns % lanes >= narrow) {
             const int64_t at = whole * lanes;
             auto* own = starts ? starts + at : nullptr;
-            if (some) scan_lanes<Body, pass, narrow, together>(args, own, row, column + at, some, begin, end);
+            if (some) scan_lanes<Body, sweep, narrow, together>(args, own, row, column + at, some, begin, end);
         }
         if constexpr (Body::columns % narrow != 0) {
             const int64_t at = left - single;
             auto* own = starts ? starts + at : nullptr;
-            if (single) scan_lanes<Body, pass, 1, together>(args, own, row, column + at, single, begin, end);
+            if (single) scan_lanes<Body, sweep, 1, together>(args, own, row, column + at, single, begin, end);
         }
     }
-    if constexpr (pass < Body::stages) {
+    if constexpr (sweep < Body::stages) {
         for (int64_t row = 0; row < Body::rows; ++row)
             for (int64_t column = 0; column < Body::columns; ++column)
-                scan_starts<Body, pass>(totals + row * chunks * Body::columns + column, chunks, Body::columns);
-        scan_across_pass<Body, pass + 1, lanes, together, chunk>(args, totals);
+                scan_starts<Body, sweep>(totals + row * chunks * Body::columns + column, chunks, Body::columns);
+        scan_across_sweep<Body, sweep + 1, lanes, together, chunk>(args, totals);
     }
 }
 
@@ -281,7 +281,7 @@ template <typename Body, int lanes, int together, int64_t chunk>
 void scan_across(const typename Body::Args& args, void* workspace) {
     constexpr bool cut = chunk < Body::depth;
     auto* totals = cut ? static_cast<typename Body::template State<1>*>(workspace) : nullptr;
-    scan_across_pass<Body, cut ? 0 : Body::stages, lanes, together, chunk>(args, totals);
+    scan_across_sweep<Body, cut ? 0 : Body::stages, lanes, together, chunk>(args, totals);
 }
 
 }  // namespace kw

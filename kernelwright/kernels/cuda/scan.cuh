@@ -138,19 +138,19 @@ KW_DEVICE void scan_stages(Walk& walk, const X& x, R& r, S& s) {
 }
 
 // kw: scan_begin
-// A pass for the stage `pass` starts at zero there, and in the stages before it after all chunks before its own.
-template <typename Body, int pass, typename S> KW_DEVICE void scan_begin(S& s, const S* starts) {
+// A sweep for the stage `sweep` starts at zero there, and in the stages before it after all chunks before its own.
+template <typename Body, int sweep, typename S> KW_DEVICE void scan_begin(S& s, const S* starts) {
     scan_each<Body, 0, Body::stages>([](auto& state) { state.clear(); }, s);
-    if (starts) scan_each<Body, 0, pass>([](auto& state, const auto& start) { state = start; }, s, *starts);
+    if (starts) scan_each<Body, 0, sweep>([](auto& state, const auto& start) { state = start; }, s, *starts);
 }
 
 // kw: scan_along_block
 // Only the last tile of a row may be filled in part: what idle threads compute there comes after all that counts.
-template <typename Body, int pass, int threads, int rows, int lanes, int vectors, int64_t chunk>
+template <typename Body, int sweep, int threads, int rows, int lanes, int vectors, int64_t chunk>
 KW_DEVICE void scan_along_block(const typename Body::Args& args, typename Body::template State<1>* totals) {
     using Index = typename Body::Index;
     using Walk = ScanAlong<Body::reverse, threads>;
-    constexpr bool last = pass == Body::stages;
+    constexpr bool last = sweep == Body::stages;
     constexpr Index columns = Body::columns, chunks = (columns + Index(chunk) - 1) / Index(chunk);
     constexpr Index tile = threads * vectors * lanes;
     static_assert(chunks == 1 || (rows == 1 && chunk % tile == 0), "a chunk is whole tiles");
@@ -162,7 +162,7 @@ KW_DEVICE void scan_along_block(const typename Body::Args& args, typename Body::
     const Index row = chunks == 1 ? strand : strand / chunks, begin = chunks == 1 ? 0 : strand % chunks * Index(chunk);
     const Index end = chunks == 1 || columns - begin < Index(chunk) ? columns : begin + Index(chunk);
     typename Body::template State<1> s;
-    scan_begin<Body, pass>(s, chunks == 1 ? nullptr : totals + strand);
+    scan_begin<Body, sweep>(s, chunks == 1 ? nullptr : totals + strand);
     for (Index first = begin; first < end; first += tile) {
         typename Body::template Operands<lanes> x[vectors];
         typename Body::template Running<lanes, vectors> r;
@@ -172,7 +172,7 @@ KW_DEVICE void scan_along_block(const typename Body::Args& args, typename Body::
             const Index column = Body::reverse ? columns - lanes - place : place;
             if (there && place < end) x[u] = Body::template load<lanes>(args, row, column);
         }
-        scan_stages<Body, 0, last ? pass : pass + 1, vectors>(walk, x, r, s);
+        scan_stages<Body, 0, last ? sweep : sweep + 1, vectors>(walk, x, r, s);
         if constexpr (last) {
 #pragma unroll
             for (int u = 0; u < vectors; ++u) {
@@ -184,15 +184,15 @@ KW_DEVICE void scan_along_block(const typename Body::Args& args, typename Body::
     }
     if constexpr (!last) {
         const auto keep = [](auto& total, const auto& state) { total = state; };
-        if (thread == 0) scan_each<Body, pass, pass + 1>(keep, totals[strand], s);
+        if (thread == 0) scan_each<Body, sweep, sweep + 1>(keep, totals[strand], s);
     }
 }
 
 // kw: scan_along_kernel
-template <typename Body, int pass, int threads, int rows, int lanes, int vectors, int64_t chunk>
+template <typename Body, int sweep, int threads, int rows, int lanes, int vectors, int64_t chunk>
 __global__ void __launch_bounds__(threads * rows)
     scan_along_kernel(typename Body::Args args, typename Body::template State<1>* totals) {
-    scan_along_block<Body, pass, threads, rows, lanes, vectors, chunk>(args, totals);
+    scan_along_block<Body, sweep, threads, rows, lanes, vectors, chunk>(args, totals);
 }
 
 // kw: scan_along_starts
@@ -220,18 +220,18 @@ __global__ void __launch_bounds__(32) scan_along_starts(typename Body::template 
     }
 }
 
-// kw: scan_along_pass
+// kw: scan_along_sweep
 #ifndef __CUDACC_RTC__
-template <typename Body, int pass, int threads, int rows, int lanes, int vectors, int64_t chunk, typename State>
-cudaError_t scan_along_pass(const typename Body::Args& args, State* totals, cudaStream_t stream) {
+template <typename Body, int sweep, int threads, int rows, int lanes, int vectors, int64_t chunk, typename State>
+cudaError_t scan_along_sweep(const typename Body::Args& args, State* totals, cudaStream_t stream) {
     constexpr int64_t chunks = (Body::columns + chunk - 1) / chunk, blocks = (Body::rows * chunks + rows - 1) / rows;
-    const auto kernel = scan_along_kernel<Body, pass, threads, rows, lanes, vectors, chunk>;
+    const auto kernel = scan_along_kernel<Body, sweep, threads, rows, lanes, vectors, chunk>;
     kernel<<<unsigned(blocks), threads * rows, 0, stream>>>(args, totals);
     const cudaError_t error = cudaGetLastError();
-    if constexpr (pass < Body::stages) {
+    if constexpr (sweep < Body::stages) {
         if (error != cudaSuccess) return error;
-        scan_along_starts<Body, pass, int(chunks)><<<unsigned(Body::rows), 32, 0, stream>>>(totals);
-        return scan_along_pass<Body, pass + 1, threads, rows, lanes, vectors, chunk>(args, totals, stream);
+        scan_along_starts<Body, sweep, int(chunks)><<<unsigned(Body::rows), 32, 0, stream>>>(totals);
+        return scan_along_sweep<Body, sweep + 1, threads, rows, lanes, vectors, chunk>(args, totals, stream);
     }
     return error;
 }
@@ -245,16 +245,16 @@ cudaError_t scan_along(const typename Body::Args& args, void* workspace, cudaStr
         return scan_along<Body, threads, rows, 1, vectors, chunk>(args, workspace, stream);
     constexpr int first = chunk < Body::columns ? 0 : Body::stages;
     auto* totals = static_cast<typename Body::template State<1>*>(workspace);
-    return scan_along_pass<Body, first, threads, rows, lanes, vectors, chunk>(args, totals, stream);
+    return scan_along_sweep<Body, first, threads, rows, lanes, vectors, chunk>(args, totals, stream);
 }
 #endif
 
 // kw: scan_across_block
 // A thread owns `lanes` neighbouring rows, and loads them at `places` places before it uses the first.
-template <typename Body, int pass, int threads, int lanes, int places, int64_t chunk>
+template <typename Body, int sweep, int threads, int lanes, int places, int64_t chunk>
 KW_DEVICE void scan_across_block(const typename Body::Args& args, typename Body::template State<lanes>* totals) {
     using Index = typename Body::Index;
-    constexpr bool last = pass == Body::stages, cut = chunk < Body::depth;
+    constexpr bool last = sweep == Body::stages, cut = chunk < Body::depth;
     constexpr Index depth = Body::depth, per_row = Body::columns / lanes, total = Body::rows * per_row;
     static_assert(!cut || chunk % places == 0, "a chunk is whole batches of places");
     const Index i = Index(blockIdx.x) * threads + threadIdx.x, row = i / per_row, column = i % per_row * lanes;
@@ -263,7 +263,7 @@ KW_DEVICE void scan_across_block(const typename Body::Args& args, typename Body:
     const Index end = !cut || depth - begin < Index(chunk) ? depth : begin + Index(chunk);
     auto* at = cut ? totals + int64_t(blockIdx.y) * total + i : nullptr;
     typename Body::template State<lanes> s;
-    scan_begin<Body, pass>(s, at);
+    scan_begin<Body, sweep>(s, at);
     ScanAcross walk;
     for (Index first = begin; first < end; first += places) {
         typename Body::template Operands<lanes> x[places];
@@ -273,7 +273,7 @@ KW_DEVICE void scan_across_block(const typename Body::Args& args, typename Body:
             const Index place = first + u, level = Body::reverse ? depth - 1 - place : place;
             if (place < end) x[u] = Body::template load<lanes>(args, row, level, column);
         }
-        scan_stages<Body, 0, last ? pass : pass + 1, places>(walk, x, r, s);
+        scan_stages<Body, 0, last ? sweep : sweep + 1, places>(walk, x, r, s);
         if constexpr (last) {
 #pragma unroll
             for (int u = 0; u < places; ++u) {
@@ -282,14 +282,14 @@ KW_DEVICE void scan_across_block(const typename Body::Args& args, typename Body:
             }
         }
     }
-    if constexpr (!last) scan_each<Body, pass, pass + 1>([](auto& total, const auto& own) { total = own; }, *at, s);
+    if constexpr (!last) scan_each<Body, sweep, sweep + 1>([](auto& total, const auto& own) { total = own; }, *at, s);
 }
 
 // kw: scan_across_kernel
-template <typename Body, int pass, int threads, int lanes, int places, int64_t chunk>
+template <typename Body, int sweep, int threads, int lanes, int places, int64_t chunk>
 __global__ void __launch_bounds__(threads)
     scan_across_kernel(typename Body::Args args, typename Body::template State<lanes>* totals) {
-    scan_across_block<Body, pass, threads, lanes, places, chunk>(args, totals);
+    scan_across_block<Body, sweep, threads, lanes, places, chunk>(args, totals);
 }
 
 // kw: scan_across_starts
@@ -313,18 +313,18 @@ __global__ void __launch_bounds__(threads) scan_across_starts(typename Body::tem
     }
 }
 
-// kw: scan_across_pass
+// kw: scan_across_sweep
 #ifndef __CUDACC_RTC__
-template <typename Body, int pass, int threads, int lanes, int places, int64_t chunk, typename State>
-cudaError_t scan_across_pass(const typename Body::Args& args, State* totals, cudaStream_t stream) {
+template <typename Body, int sweep, int threads, int lanes, int places, int64_t chunk, typename State>
+cudaError_t scan_across_sweep(const typename Body::Args& args, State* totals, cudaStream_t stream) {
     constexpr int64_t chunks = (Body::depth + chunk - 1) / chunk, total = Body::rows * (Body::columns / lanes);
     const dim3 blocks(unsigned((total + threads - 1) / threads), unsigned(chunks));
-    scan_across_kernel<Body, pass, threads, lanes, places, chunk><<<blocks, threads, 0, stream>>>(args, totals);
+    scan_across_kernel<Body, sweep, threads, lanes, places, chunk><<<blocks, threads, 0, stream>>>(args, totals);
     const cudaError_t error = cudaGetLastError();
-    if constexpr (pass < Body::stages) {
+    if constexpr (sweep < Body::stages) {
         if (error != cudaSuccess) return error;
-        scan_across_starts<Body, pass, threads, lanes, int(chunks)><<<blocks.x, threads, 0, stream>>>(totals);
-        return scan_across_pass<Body, pass + 1, threads, lanes, places, chunk>(args, totals, stream);
+        scan_across_starts<Body, sweep, threads, lanes, int(chunks)><<<blocks.x, threads, 0, stream>>>(totals);
+        return scan_across_sweep<Body, sweep + 1, threads, lanes, places, chunk>(args, totals, stream);
     }
     return error;
 }
@@ -338,7 +338,7 @@ cudaError_t scan_across(const typename Body::Args& args, void* workspace, cudaSt
         return scan_across<Body, threads, 1, places, chunk>(args, workspace, stream);
     constexpr int first = chunk < Body::depth ? 0 : Body::stages;
     auto* totals = static_cast<typename Body::template State<lanes>*>(workspace);
-    return scan_across_pass<Body, first, threads, lanes, places, chunk>(args, totals, stream);
+    return scan_across_sweep<Body, first, threads, lanes, places, chunk>(args, totals, stream);
 }
 #endif
 

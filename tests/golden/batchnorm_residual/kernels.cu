@@ -1,57 +1,110 @@
 // --- generated: one struct a kernel
 
-// mul = conv * scale
-struct Mul {
+// y, add, add_2: 20 functions, mul -> sum -> div -> sub -> deviations -> ... -> div -> mul -> mul -> add
+struct SumDeviationsAdd {
     using Index = int;
-    static constexpr int64_t rows = 512, columns = 9216;
-    struct Args { const float* conv; const float* scale; float* mul; };
+    static constexpr int64_t rows = 32, columns = 147456, line = 9216;
+    struct Args { const float* conv; const float* scale; const float* norm_weight; const float* norm_bias; const float* x; const float* norm_running_mean; const float* norm_running_var; float* y; float* add; float* add_2; };
+    static constexpr int phases = 2, reductions = 1;
+    static constexpr bool across = false;
 
-    template <int N> struct Operands { kw::Vec<float, N> conv; float scale; };
+    template <int N> struct Operands { kw::Vec<float, N> conv; };
+
+    template <int N> struct Row { float scale; float norm_weight; float norm_bias; float norm_running_mean; float norm_running_var; float t2; float t8; float t14; float t15; float t18; float t19; };
+
+    template <int phase, int N> struct State {
+        KW_DEVICE void clear() {}
+        KW_DEVICE void merge(const State&) {}
+        KW_DEVICE State<phase, 1> folded() const { return {}; }
+    };
+    template <int N> struct State<0, N> {
+        kw::Sum<float, N> t1;
+        kw::Deviations<float, N> t4;
+        KW_DEVICE void clear() { t1.clear(); t4.clear(); }
+        KW_DEVICE void merge(const State& other) { t1.merge(other.t1); t4.merge(other.t4); }
+        KW_DEVICE State<0, 1> folded() const { return {t1.folded(), t4.folded()}; }
+    };
 
     template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {
-        const Index i1 = row % 32;
+        const Index j0 = column / 9216;
+        const Index j1 = column % 9216;
         Operands<N> x;
-        x.conv = kw::load<N>(a.conv + row * columns + column);
-        x.scale = a.scale[i1];
+        x.conv = kw::load<N>(a.conv + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
         return x;
     }
 
+    template <int N> KW_DEVICE static Row<N> begin(const Args& a, Index row) {
+        Row<N> r;
+        r.scale = a.scale[row];
+        r.norm_weight = a.norm_weight[row];
+        r.norm_bias = a.norm_bias[row];
+        r.norm_running_mean = a.norm_running_mean[row];
+        r.norm_running_var = a.norm_running_var[row];
+        const float t14 = r.norm_running_mean * 0.9f;
+        const float t18 = r.norm_running_var * 0.9f;
+        r.t14 = t14;
+        r.t18 = t18;
+        return r;
+    }
+
     template <int N>
-    KW_DEVICE static void store(const Args& a, Index row, Index column, const Operands<N>& x) {
-        kw::Vec<float, N> y;
+    KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
+                               State<0, N>& s) {
+        const float t4_share = s.t4.next();
         KW_LANES for (int i = 0; i < N; ++i) {
-            const float t0 = x.conv[i] * x.scale;
-            y[i] = t0;
+            const float t0 = x.conv[i] * r.scale;
+            s.t1.add(i, t0);
+            s.t4.add(i, t0, t4_share);
         }
-        kw::store<N>(a.mul + row * columns + column, y);
+    }
+
+    template <int N>
+    KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
+                               State<1, N>& s) {
+        const Index j0 = column / 9216;
+        const Index j1 = column % 9216;
+        const auto x_ = kw::load<N>(a.x + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
+        kw::Vec<float, N> y0;
+        KW_LANES for (int i = 0; i < N; ++i) {
+            const float t0 = x.conv[i] * r.scale;
+            const float t3 = t0 - r.t2;
+            const float t9 = t3 * r.t8;
+            const float t10 = t9 + r.norm_bias;
+            const float t11 = t10 + x_[i];
+            const float t12 = kw::relu(t11);
+            y0[i] = t12;
+        }
+        kw::store<N>(a.y + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1, y0);
+    }
+
+    template <int N> KW_DEVICE static void finish(const State<0, N>& s, Row<N>& r) {
+        const float t1 = s.t1.value(0);
+        const float t2 = t1 / 147456.0f;
+        const float t4 = s.t4.value(0);
+        const float t5 = t4 / 147456.0f;
+        const float t6 = t5 + 1e-05f;
+        const float t7 = kw::rsqrt(t6);
+        const float t8 = t7 * r.norm_weight;
+        const float t13 = t2 * 0.1f;
+        const float t15 = t13 + r.t14;
+        const float t16 = t4 / 147455.0f;
+        const float t17 = t16 * 0.1f;
+        const float t19 = t17 + r.t18;
+        r.t2 = t2;
+        r.t8 = t8;
+        r.t15 = t15;
+        r.t19 = t19;
+    }
+
+    template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {
+        a.add[row] = r.t15;
+        a.add_2[row] = r.t19;
     }
 };
 
-// y = relu(normed + x)
-struct AddRelu {
-    using Index = int;
-    static constexpr int64_t rows = 1, columns = 4718592;
-    struct Args { const float* normed; const float* x; float* y; };
-
-    template <int N> struct Operands { kw::Vec<float, N> normed; kw::Vec<float, N> x; };
-
-    template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {
-        Operands<N> x;
-        x.normed = kw::load<N>(a.normed + column);
-        x.x = kw::load<N>(a.x + column);
-        return x;
-    }
-
-    template <int N>
-    KW_DEVICE static void store(const Args& a, Index row, Index column, const Operands<N>& x) {
-        kw::Vec<float, N> y;
-        KW_LANES for (int i = 0; i < N; ++i) {
-            const float t0 = x.normed[i] + x.x[i];
-            const float t1 = kw::relu(t0);
-            y[i] = t1;
-        }
-        kw::store<N>(a.y + column, y);
-    }
+struct SumDeviationsAddConfig {
+    static constexpr int threads = 256, lanes = 4, team = 256, vectors = 18, blocks = 8;
+    static constexpr kw::Keep keep = kw::Keep::registers;
 };
 
 // norm_num_batches_tracked = norm_num_batches_tracked + 1
@@ -81,15 +134,9 @@ struct Add {
 
 // --- entries: each runs its kernels in order on the caller's stream
 
-extern "C" int run0(const float* conv, const float* scale, float* mul, int device, cudaStream_t stream) {
+extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias, const float* x, const float* norm_running_mean, const float* norm_running_var, float* y, float* add, float* add_2, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<Mul, 8, 4, 256>({conv, scale, mul}, stream)) return 0 * 65536 + error;
-    return 0;
-}
-
-extern "C" int run1(const float* normed, const float* x, float* y, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
-    kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<AddRelu, 8, 4, 256>({normed, x, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::reduce<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight, norm_bias, x, norm_running_mean, norm_running_var, y, add, add_2}, stream)) return 0 * 65536 + error;
     if (const int error = kw::pointwise<Add, 8, 2, 256>({norm_num_batches_tracked}, stream)) return 1 * 65536 + error;
     return 0;
 }

@@ -74,7 +74,7 @@ def test_what_follows_a_product_becomes_its_epilogue(tmp_path: Path) -> None:
 
 
 def test_a_product_that_another_operator_needs_is_stored_too(tmp_path: Path) -> None:
-    made = planned(tmp_path, "p = x @ y\n        return torch.relu(p), torch.softmax(p, -1)", (6, 8), (8, 5))
+    made = planned(tmp_path, "p = x @ y\n        return torch.relu(p), torch.sort(p, -1).values", (6, 8), (8, 5))
     stored = [node for kernel in made.kernels for node, _ in kernel.region.stores]
     assert any(isinstance(node, Contract) for node in stored)
     assert len(stored) == 2
