@@ -6,7 +6,7 @@ moment it says that it is done, while the judge reads the outputs from its memor
 
 import ctypes
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -170,6 +170,53 @@ class Contestant:
         witness = Witness(self, slots) if self._segments is not None and slots else None
         return self._timed(Op.HAND_OVER, slots, seed, witness)
 
+    def call_one_by_one(self, slots: range, seed: int, fill: Callable[[int], None]) -> list[float]:
+        """Seconds from each input to a glance at its answer; `fill` writes a slot's input just before."""
+        return self._one_by_one(Op.CALL_ONE_BY_ONE, slots, seed, fill, self._witnesses)
+
+    def hand_over_one_by_one(self, slots: range, seed: int) -> list[float]:
+        """The same, had the model taken no time."""
+        return self._one_by_one(Op.HAND_OVER_ONE_BY_ONE, slots, seed, lambda slot: None, [])
+
+    def _one_by_one(
+        self, op: Op, slots: range, seed: int, fill: Callable[[int], None], witnesses: "list[Witness]"
+    ) -> list[float]:
+        """It runs on between two inputs, with nothing to work on; a witness sees each answer before the next."""
+        pace = memoryview(self.worker.board)[wire.PACE_AT : wire.PACE_AT + 16].cast("Q")
+        pace[0] = pace[1] = slots.start
+        seen = [Witness(self, range(slot, slot + 1)) for slot in slots]
+        elapsed = []
+        try:
+            self._send(op, slots, None, seed)
+            self.worker.resume()
+            for slot, witness in zip(slots, seen, strict=True):
+                fill(slot)
+                self._settle()
+                start = time.perf_counter()
+                pace[0] = slot + 1
+                if not self._answered(pace, slot):
+                    break
+                witness.look()
+                elapsed.append(time.perf_counter() - start)
+        finally:
+            pace.release()
+        reply = self._wait(self.call_limit_s, op)
+        self.worker.stop()
+        self._require_done(reply)
+        witnesses += seen
+        return elapsed
+
+    def _answered(self, pace: memoryview, slot: int) -> bool:
+        """Whether the answer came; if the worker is in trouble, its own word on that is due."""
+        end = time.perf_counter() + self.call_limit_s
+        while pace[1] <= slot:
+            for _ in range(2000):
+                if pace[1] > slot:
+                    return True
+            if self.worker.has_word() or time.perf_counter() > end:
+                return pace[1] > slot
+        return True
+
     def _timed(self, op: Op, slots: range, seed: int, witness: "Witness | None") -> float:
         self._settle()
         if self._segments is not None:
@@ -198,12 +245,23 @@ class Contestant:
                 witness.compare(call, found)
         return found
 
-    def export(self) -> None:
-        """Have the worker's allocations opened to us."""
-        assert self._segments is not None
+    def export(self) -> bool:
+        """Have the worker's allocations opened to us, on a GPU."""
+        if self._segments is None:
+            return False
         self._ask(Op.EXPORT, self.load_limit_s)
         self.worker.stop()
         self._segments.learn(self.worker.board)
+        return True
+
+    def glance(self, addresses: torch.Tensor, width: int) -> torch.Tensor | None:
+        """`width` bytes at each of the worker's addresses; None if one cannot be seen."""
+        if self._segments is not None:
+            return self._segments.gather(addresses, width)
+        seen = torch.empty(len(addresses), width, dtype=torch.uint8)
+        into = seen.data_ptr()
+        done = all(self.worker.read(a, width, into + i * width) for i, a in enumerate(addresses.tolist()))
+        return seen if done else None
 
     def release(self) -> None:
         """Let the worker drop its outputs, and what its allocator keeps."""
@@ -373,16 +431,14 @@ class Witness:
         spec, elements = self._leaves[position], self._elements[position]
         if spec is None or elements is None or not _count(spec):
             return None
-        segments = self._contestant._segments
-        assert segments is not None
         dtype: torch.dtype = getattr(torch, spec[0])
         for attempt in range(2):
             addresses = self._addresses(position, spec[1], elements, dtype)
-            seen = segments.gather(addresses.reshape(-1), dtype.itemsize)
+            seen = self._contestant.glance(addresses.reshape(-1), dtype.itemsize)
             if seen is not None:
                 return seen.reshape(len(self.slots), LOOKS, dtype.itemsize)
-            if attempt == 0:
-                self._contestant.export()
+            if attempt == 0 and not self._contestant.export():
+                break
         return None  # reading it all will say what is wrong
 
     def _addresses(
@@ -434,6 +490,8 @@ DOING = {
     Op.MAP: "taking arguments",
     Op.CALL: "calling forward",
     Op.HAND_OVER: "handing its outputs over",
+    Op.CALL_ONE_BY_ONE: "calling forward",
+    Op.HAND_OVER_ONE_BY_ONE: "handing its outputs over",
     Op.TRACE: "calling forward",
     Op.EXPORT: "exporting its outputs",
 }

@@ -19,7 +19,7 @@ import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
-from kernelwright.judge import channel_cuda
+from kernelwright.judge import channel_cuda, wire
 from kernelwright.judge.beginning import Beginning
 from kernelwright.judge.budget import Budget, Share, Stopwatch, share_of_restart, time_for_restart
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
@@ -322,7 +322,8 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined."""
     case = hearing.case
     target = LONG_BATCH_S if case.gpu or hearing.busy else BATCH_S
-    plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target)
+    most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
+    plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
     slow = [name for name in hearing.policy.baselines if name == "compile"]
     if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
         return SlowStarters(plan, None, {})  # where memory is tight nothing is held twice

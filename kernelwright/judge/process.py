@@ -313,6 +313,10 @@ class Worker:
             if not ready:
                 self._check_use()
 
+    def has_word(self) -> bool:
+        """Whether an answer, or news of its end, is there to be waited for."""
+        return bool(select.select([self._replies, self._reports], [], [], 0)[0])
+
     def stop(self) -> None:
         """Halt every process of the tree where it stands. Outputs then cannot change while they are read."""
         stopped: set[int] = set()

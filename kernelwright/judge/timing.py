@@ -14,7 +14,8 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from itertools import accumulate, pairwise
+from statistics import median, quantiles
 from typing import Any
 
 import torch
@@ -53,26 +54,37 @@ SMALLEST_DIFFERENCE = 0.02
 WIDE, VERY_WIDE, NEARLY_ONE = 0.10, 0.25, 0.05
 WELL_KNOWN = 0.004
 APPEALS = 4  # of a round: outputs that differ from eager's and are judged by the oracle, drawn when all is over
-SINGLES = 2  # batches of one call in each round: who does the work of many calls in the first is slow there
+SINGLES = 2  # batches of one call in each round: what makes the first call after waking slower
+# In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
+# the first is slow there. Longer calls show it in batches of one.
+ONE_BY_ONE, LONG_CALL_S = 16, 2e-3
+NOTHING_US = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long to measure: K calls to a batch, batches to a round of fresh inputs, rounds to a restart."""
+    """How long to measure: K calls to a batch, batches to a round of fresh inputs, rounds to a restart.
+
+    one_by_one  calls of a batch whose inputs come one at a time; two such batches to a round, or none
+    """
 
     calls: int
     batches: int
+    one_by_one: int
     min_rounds: int
     max_rounds: int
 
     @property
     def slots(self) -> int:
-        return self.calls * self.batches + SINGLES
+        return self.calls * self.batches + SINGLES + 2 * self.one_by_one
 
-    def batch_slots(self) -> list[range]:
-        """The slots of each batch of a round; the last batches are of one call each."""
-        whole = [range(i * self.calls, (i + 1) * self.calls) for i in range(self.batches)]
-        return whole + [range(i, i + 1) for i in range(self.calls * self.batches, self.slots)]
+    def batch_slots(self) -> list[tuple[range, bool]]:
+        """The slots of each batch of a round, and whether they are filled one by one."""
+        sizes = [self.calls] * self.batches + [1] * SINGLES
+        drip = [self.one_by_one] * 2 if self.one_by_one else []
+        starts = [0, *accumulate(sizes + drip)]
+        ranges = [range(a, b) for a, b in pairwise(starts)]
+        return [(slots, number >= len(sizes)) for number, slots in enumerate(ranges)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +95,13 @@ class Turn:
     handed_s: float
     elapsed_s: dict[str, float]
     seed: int
+    one_by_one: bool = False
+
+    def seeded(self) -> list[tuple[range, int]]:
+        """The calls that follow one setting of the random generator, and its seed."""
+        if not self.one_by_one:
+            return [(self.slots, self.seed)]
+        return [(range(slot, slot + 1), self.seed + slot) for slot in self.slots]
 
 
 @dataclass(slots=True)
@@ -94,14 +113,21 @@ class Samples:
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
-        handed = hand_over(turns)
-        first = first_call(turns, handed)
+        together = [turn for turn in turns if not turn.one_by_one]
+        apart = [turn for turn in turns if turn.one_by_one]
+        handed = hand_over(together)
+        first = first_call(together, handed)
         most = max(handed)
         for name in turns[0].elapsed_s:
-            each = [(len(t.slots), t.elapsed_s[name] - handed[len(t.slots)] - first) for t in turns]
-            full = [max(seconds, 1e-9) / calls * 1e6 for calls, seconds in each if calls == most]
+            full = [
+                max(t.elapsed_s[name] - handed[most] - first, 1e-9) / most * 1e6
+                for t in together
+                if len(t.slots) == most
+            ]
             self.times_us.setdefault(name, []).append([full[i : i + 2] for i in range(0, len(full), 2)])
-            alone = [max(seconds, 1e-9) * 1e6 for calls, seconds in each if calls == 1]
+            alone = [max(t.elapsed_s[name] - t.handed_s, 1e-9) / len(t.slots) * 1e6 for t in apart]
+            if not apart:
+                alone = [max(t.elapsed_s[name] - handed[1] - first, 1e-9) * 1e6 for t in together if len(t.slots) == 1]
             self.single_us.setdefault(name, []).extend(alone)
         self.raw.append(
             {
@@ -110,6 +136,7 @@ class Samples:
                 "turns": [
                     {
                         "calls": len(t.slots),
+                        "one_by_one": t.one_by_one,
                         "seed": t.seed,
                         "handed_us": t.handed_s * 1e6,
                         "us": {name: s * 1e6 for name, s in t.elapsed_s.items()},
@@ -233,9 +260,10 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
     rng = random.Random(seeds.draw())
     order = list(contestants)
     turns: list[Turn] = []
-    for batch in plan.batch_slots():
+    for batch, one_by_one in plan.batch_slots():
         order = rng.sample(order, len(order)) if len(turns) % 2 == 0 else order[::-1]
-        turns.append(_turn(contestants, course, order, batch, inputs, seeds.draw()))
+        take = _turn_one_by_one if one_by_one else _turn
+        turns.append(take(contestants, course, order, batch, inputs, seeds.draw()))
     _verify(contestants[CANDIDATE], course, inputs, turns, rng)
     return turns
 
@@ -259,6 +287,34 @@ def _turn(
     return Turn(slots, contestants[AGAIN].hand_over(slots, seed), elapsed, seed)
 
 
+def _turn_one_by_one(
+    contestants: dict[str, Contestant],
+    course: Course,
+    order: Sequence[str],
+    slots: range,
+    inputs: Sequence[tuple[Any, ...]],
+    seed: int,
+) -> Turn:
+    """One batch of each, an input written only when the answer to the last one is there; as if all took the median."""
+    places = contestants[CANDIDATE].layout.slots
+    pool = contestants[CANDIDATE].pool
+
+    def fill(slot: int, *, nothing: bool = False) -> None:
+        for place, tensor in zip(places[slot], flatten_arguments(inputs[slot])[1], strict=True):
+            pool.view(place).copy_(torch.zeros((), dtype=tensor.dtype) if nothing else tensor)
+
+    elapsed = {}
+    for name in order:
+        for slot in slots:
+            fill(slot, nothing=True)
+        elapsed[name] = len(slots) * median(contestants[name].call_one_by_one(slots, seed, fill))
+        course.wait_after(name)
+        for slot in slots:
+            fill(slot)
+    handed = len(slots) * median(contestants[AGAIN].hand_over_one_by_one(slots, seed))
+    return Turn(slots, handed, elapsed, seed, one_by_one=True)
+
+
 def _verify(
     contestant: Contestant,
     course: Course,
@@ -270,18 +326,18 @@ def _verify(
     if not course.verified:
         return
     state = course.state
-    doubtful: list[tuple[State, Turn, int]] = []
-    for turn in turns:
-        expected = course.oracle.eager(state, [inputs[slot] for slot in turn.slots], turn.seed)
-        for number, row in zip(turn.slots, expected.calls, strict=True):
+    doubtful: list[tuple[State, Sequence[int], int]] = []
+    for slots, seed in (row for turn in turns for row in turn.seeded()):
+        expected = course.oracle.eager(state, [inputs[slot] for slot in slots], seed)
+        for number, row in zip(slots, expected.calls, strict=True):
             if not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
-                doubtful.append((state, turn, number))
+                sequence = range(slots.start, number + 1) if course.stateful or course.oracle.random else [number]
+                doubtful.append((state, sequence, seed))
         if course.stateful:
             state = expected.state
-    for before, turn, number in rng.sample(doubtful, min(len(doubtful), APPEALS)):
-        sequence = range(turn.slots.start, number + 1) if course.stateful or course.oracle.random else [number]
-        calls = [inputs[slot] for slot in sequence]
-        _require_right(course, before, calls, turn.seed, contestant.outputs(number), f"call {number + 1}")
+    for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
+        calls, number = [inputs[slot] for slot in numbers], numbers[-1]
+        _require_right(course, before, calls, seed, contestant.outputs(number), f"call {number + 1}")
 
 
 def _require_right(
@@ -366,17 +422,30 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     if batches:
         speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
-    speed = Speed.INCONCLUSIVE if first is None else speed_of(first, noise)
+    speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, noise)
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
     return Clocked(times, speedup, noise, speed, batches)
 
 
 def _batches_calls(samples: Samples, times: dict[str, Interval]) -> bool:
-    """Whether one call alone takes the candidate much longer than one of many, and eager not."""
-    alone = {name: median(samples.single_us.get(name) or [0.0]) for name in (CANDIDATE, AGAIN)}
-    extra = {name: alone[name] - times[name].median for name in alone}
-    return extra[CANDIDATE] > 2 * max(extra[AGAIN], 0.0) + times[CANDIDATE].median + 50.0
+    """Whether what a call saves is gone when its input comes alone: then the work of many was done in one of them.
+
+    Compared is what it saves over eager, in microseconds: a call alone may take longer for both, if kernels are
+    launched while others run, but work that is saved is saved there too.
+    """
+    saved = times[AGAIN].median - times[CANDIDATE].median
+    alone = [a - c for a, c in zip(samples.single_us[AGAIN], samples.single_us[CANDIDATE], strict=True)]
+    if saved < SMALLEST_DIFFERENCE * times[AGAIN].median or len(alone) < 4:
+        return False
+    low, middle, high = quantiles(alone, n=4)
+    return middle + 2 * (high - low) / math.sqrt(len(alone)) < 0.5 * saved
+
+
+def _unmeasured(samples: Samples) -> bool:
+    """Whether much of what was measured is no time at all: the hand-over, as noisy as it is here, takes longer."""
+    turns = [us for run in samples.times_us[CANDIDATE] for block in run for us in block]
+    return sum(us < NOTHING_US for us in turns) > len(turns) / 4
 
 
 def _one_by_one(samples: Samples, name: str) -> Interval:
@@ -399,9 +468,13 @@ def speed_of(speedup: Interval, noise: float) -> Speed:
     return Speed.SAME
 
 
-def plan_batches(seconds_a_call: float, bytes_a_call: int, memory_bytes: int, target_s: float) -> Plan:
+def plan_batches(
+    seconds_a_call: float, bytes_a_call: int, memory_bytes: int, target_s: float, most_slots: int = 512
+) -> Plan:
     """Batches that last about `target_s`, as many of them to a round as fit; always an even number."""
-    fitting = max(2, min(512, memory_bytes // max(bytes_a_call, 1)) - SINGLES)
+    room = min(most_slots, memory_bytes // max(bytes_a_call, 1))
+    one_by_one = ONE_BY_ONE if seconds_a_call < LONG_CALL_S and room >= 4 * ONE_BY_ONE else 0
+    fitting = max(2, room - SINGLES - 2 * one_by_one)
     calls = max(1, min(math.ceil(target_s / max(seconds_a_call, 1e-7)), fitting // 2))
     batches = max(2, min(8, fitting // calls) // 2 * 2)
-    return Plan(calls=calls, batches=batches, min_rounds=2, max_rounds=60)
+    return Plan(calls=calls, batches=batches, one_by_one=one_by_one, min_rounds=2, max_rounds=60)

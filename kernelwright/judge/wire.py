@@ -5,6 +5,7 @@ Beside the two pipes both sides map a *board*, host memory of a fixed layout:
     brief    judge -> worker  JSON that belongs to the command: where the candidate lies, shapes, constructor arguments
     message  worker -> judge  text for people, never parsed
     facts    worker -> judge  one integer of hints, for labels only
+    pace     both ways        for calls one by one: how many inputs are there; how many answers
     claims   worker -> judge  where the outputs of the last calls lie; the judge reads the memory itself
 
 Nothing the worker writes is believed: a false claim can only make the judge read wrong bytes, which then are a wrong
@@ -28,6 +29,7 @@ __all__ = [
     "MESSAGE_AT",
     "MESSAGE_BYTES",
     "NUMBER",
+    "PACE_AT",
     "SEGMENT",
     "SEGMENTS_AT",
     "Fact",
@@ -48,6 +50,8 @@ class Op(IntEnum):
     EXPORT = 7  # on CUDA: say which allocations the held outputs lie in, and their IPC handles
     LEAVE = 8  # end the process
     HAND_OVER = 9  # all that CALL does except the calls: what that costs is no model's time
+    CALL_ONE_BY_ONE = 10  # as CALL, each slot only when the board's first pace word says that its input is there
+    HAND_OVER_ONE_BY_ONE = 11
 
 
 class Status(IntEnum):
@@ -91,6 +95,7 @@ BRIEF_BYTES = 8 << 20
 MESSAGE_AT = BRIEF_BYTES
 MESSAGE_BYTES = 16 << 10
 FACTS_AT = MESSAGE_AT + MESSAGE_BYTES
+PACE_AT = FACTS_AT + 2048
 CLAIMS_AT = FACTS_AT + 4096
 MAX_CLAIMS = 16384
 SEGMENTS_AT = CLAIMS_AT + MAX_CLAIMS * CLAIM.size

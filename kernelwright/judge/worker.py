@@ -95,6 +95,8 @@ class Bench:
             Op.MAP: self.map,
             Op.CALL: self.call,
             Op.HAND_OVER: self.hand_over,
+            Op.CALL_ONE_BY_ONE: self.call_one_by_one,
+            Op.HAND_OVER_ONE_BY_ONE: self.hand_over_one_by_one,
             Op.TRACE: self.trace,
             Op.EXPORT: self.export,
         }
@@ -176,11 +178,45 @@ class Bench:
 
     def hand_over(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """A call of each slot that takes no time: it gives what the last one gave."""
+        outputs: list[Any] = []
+        self._call_all(self._last_answers(slots), slots, seed, outputs)
+        return self._claim_outputs(outputs, slots.start)
+
+    def _last_answers(self, slots: slice) -> Callable[..., Any]:
         given = {first + number: output for first, row in self.held for number, output in enumerate(row)}
         answers = iter([given[slot] for slot in range(slots.start, slots.stop)])
+        return lambda *args: next(answers)
+
+    def call_one_by_one(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         outputs: list[Any] = []
-        self._call_all(lambda *args: next(answers), slots, seed, outputs)
-        return self._claim_outputs(outputs, slots.start)
+        self.held.append((slots.start, outputs))
+        return self._one_by_one(self.model, slots, seed, outputs)
+
+    def hand_over_one_by_one(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
+        return self._one_by_one(self._last_answers(slots), slots, seed, [])
+
+    def _one_by_one(self, model: Callable[..., Any], slots: slice, seed: int, outputs: list[Any]) -> Answer:
+        """Each input comes when the answer to the last one is there. Both sides look instead of sleeping: waking up
+        takes longer than a call."""
+        pace = memoryview(self.board)[wire.PACE_AT : wire.PACE_AT + 16].cast("Q")
+        gc.disable()
+        try:
+            with torch.no_grad():
+                for slot in range(slots.start, slots.stop):
+                    args = self.slots[slot]
+                    _manual_seed(seed + slot)
+                    while pace[0] <= slot:
+                        pass
+                    outputs.append(model(*args))
+                    self.synchronize()
+                    status, text = self._claim_outputs(outputs[-1:], slot)
+                    if status is not Status.DONE:
+                        return status, text
+                    pace[1] = slot + 1
+        finally:
+            gc.enable()
+            pace.release()
+        return Status.DONE, ""
 
     def _call_all(self, model: Callable[..., Any], slots: slice, seed: int, outputs: list[Any]) -> None:
         _manual_seed(seed)
@@ -387,7 +423,7 @@ def classify(error: BaseException, op: Op) -> Status:
         return Status.GPU_FAULT
     if any(sign in text for sign in COMPILER_SIGNS):
         return Status.COMPILE_ERROR
-    return Status.RUNTIME_ERROR if op == Op.CALL else Status.LOAD_ERROR
+    return Status.RUNTIME_ERROR if op in (Op.CALL, Op.CALL_ONE_BY_ONE) else Status.LOAD_ERROR
 
 
 def explain(error: BaseException) -> str:

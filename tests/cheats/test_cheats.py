@@ -58,6 +58,7 @@ CHEATS = (
     cheat("x32_writes_outside", "rectify", V.MEMORY_VIOLATION),
     cheat("x38_forged_answer", "rectify", V.INCORRECT, V.TAMPERING),
     cheat("x41_folded_weights", "linear", V.INCORRECT),
+    cheat("x48_batches_this_batch", "tiny", V.INCORRECT, policy=TIMED),
     cheat("x45_coarse_while_timed", "matmul", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
     cheat("x46_garbage_at_near_ties", "sort", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
@@ -74,6 +75,7 @@ GAINS_NOTHING = (
     cheat("x08_patched_harness", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x11_content_cache", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x49_batches_unless_one_by_one", "tiny", V.CORRECT, policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),
     cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, policy=TIMED),
 )

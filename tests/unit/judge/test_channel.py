@@ -33,12 +33,10 @@ def test_nothing_is_left_behind_when_such_tensors_go():
     assert len(channel_cuda._alive) == before
 
 
-class FakeSegments:
+def glance(addresses: torch.Tensor, width: int) -> torch.Tensor:
     """The worker's memory, as if it were ours."""
-
-    def gather(self, addresses: torch.Tensor, width: int) -> torch.Tensor:
-        rows = [list(ctypes.string_at(address, width)) for address in addresses.tolist()]
-        return torch.tensor(rows, dtype=torch.uint8)
+    rows = [list(ctypes.string_at(address, width)) for address in addresses.tolist()]
+    return torch.tensor(rows, dtype=torch.uint8)
 
 
 def witness_of(outputs: list[torch.Tensor]) -> Witness:
@@ -49,7 +47,8 @@ def witness_of(outputs: list[torch.Tensor]) -> Witness:
     contestant = SimpleNamespace(
         shape=Shape.of((outputs[0],), outputs[0], CPU),
         claim_table=lambda first, count: torch.tensor(rows)[first : first + count],
-        _segments=FakeSegments(),
+        glance=glance,
+        export=lambda: False,
     )
     return Witness(contestant, range(len(outputs)))
 

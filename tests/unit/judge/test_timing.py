@@ -7,7 +7,7 @@ import pytest
 
 from kernelwright.judge import Interval, Speed
 from kernelwright.judge.bootstrap import interval, ratio_interval
-from kernelwright.judge.timing import CANDIDATE, Samples, Turn, plan_batches, speed_of, summarise
+from kernelwright.judge.timing import CANDIDATE, Clocked, Samples, Turn, plan_batches, speed_of, summarise
 
 
 def noisy(
@@ -117,13 +117,40 @@ def test_faster_than_memory_is_impossible():
     assert summarise(samples, ["eager"], 20.0).speed is Speed.IMPOSSIBLE
 
 
-def test_work_done_ahead_in_the_first_call_shows_when_calls_come_one_by_one():
-    fast = {"eager": 1000.0, "eager again": 1000.0, CANDIDATE: 100.0}
+def one_by_one(times_us: dict[str, float], wobble: float = 0.0) -> list[Turn]:
+    """Sixteen calls whose inputs come one at a time: 60 us of talk for each, and the call itself."""
+    talk = 16 * 60e-6
+    rng = random.Random(4)
+    elapsed = lambda t: talk + 16 * (t + rng.gauss(0, wobble)) * 1e-6
+    return [
+        Turn(range(16), talk, {name: elapsed(t) for name, t in times_us.items()}, 0, one_by_one=True) for _ in range(8)
+    ]
+
+
+def clocked_with(together: dict[str, float], apart: dict[str, float], wobble: float = 0.0) -> Clocked:
     samples = Samples()
-    samples.add_restart(turns(fast, fast | {CANDIDATE: 1000.0}))
-    clocked = summarise(samples, ["eager"], 0.0)
+    samples.add_restart(turns(together) + one_by_one(apart, wobble))
+    return summarise(samples, ["eager"], 0.0)
+
+
+def test_work_done_ahead_in_the_first_call_shows_when_inputs_come_one_by_one():
+    fast = {"eager": 20.0, "eager again": 20.0, CANDIDATE: 2.0}
+    clocked = clocked_with(fast, fast | {CANDIDATE: 20.0})
     assert clocked.batches_calls
     assert clocked.speedup["eager"].median == pytest.approx(1.0, rel=0.01)
+    assert clocked.speed is not Speed.FASTER
+
+
+@pytest.mark.parametrize("wobble", [0.0, 30.0])
+def test_an_honest_candidate_is_as_fast_when_inputs_come_one_by_one(wobble: float):
+    """On a GPU each call then waits for its launch as well, eager's more of them."""
+    clocked = clocked_with(
+        {"eager": 40.0, "eager again": 40.0, CANDIDATE: 10.0},
+        {"eager": 60.0, "eager again": 60.0, CANDIDATE: 25.0},
+        wobble,
+    )
+    assert not clocked.batches_calls
+    assert clocked.speedup["eager"].median == pytest.approx(4.0)
 
 
 def test_batches_last_long_enough_and_fit():
@@ -132,4 +159,8 @@ def test_batches_last_long_enough_and_fit():
     assert plan.slots <= 512
     big = plan_batches(0.5, 1 << 28, 1 << 29, 0.004)
     assert (big.calls, big.batches) == (1, 2)
-    assert [len(batch) for batch in big.batch_slots()] == [1, 1, 1, 1]
+    assert [len(batch) for batch, _ in big.batch_slots()] == [1, 1, 1, 1]
+    assert [one_by_one for _, one_by_one in plan.batch_slots()][-2:] == [True, True]
+    slots = [slot for batch, _ in plan.batch_slots() for slot in batch]
+    assert slots == list(range(plan.slots))
+    assert plan_batches(1e-4, 1 << 10, 1 << 30, 0.004, most_slots=100).slots <= 100
