@@ -315,7 +315,7 @@ def why_not_section(program: Program) -> str:
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",
         tf32=TF32 if any(uses_tf32(source) for source in program.sources) else "",
-        aligned=ALIGNED if any(source.kernel.core is not None for source in program.sources) else "",
+        aligned=ALIGNED if program.target == "cuda" and any(s.kernel.core is not None for s in program.sources) else "",
     )
 
 

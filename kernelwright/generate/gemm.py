@@ -13,9 +13,17 @@ from kernelwright.generate.literals import camel, identifier, local
 from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
-from kernelwright.ir.dtypes import by_name
+from kernelwright.ir.dtypes import by_name, float32
 from kernelwright.ir.scalars import spell_cast
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import (
+    gemm_simt,
+    gemm_skinny,
+    gemm_sm80,
+    gemm_sm90,
+    gemm_sm90_f16x1,
+    gemm_sm90_half,
+    gemm_small,
+)
 from kernelwright.kernels.choices import GemmConfig
 from kernelwright.kernels.gemm_shape import ITEMSIZE, Gemm, Operand
 from kernelwright.plan import Buffer, Kernel, Layout, Matrix, Product, Region
@@ -222,4 +230,45 @@ def row_of(module: Multiplier, allowed: frozenset[str]) -> Template:
     )
 
 
-TEMPLATES = tuple(row_of(module, allowed) for module, allowed in MULTIPLIERS)
+# --- on a CPU: few rows in our own code, the rest is the library's
+
+
+def small_configs(kernel: Kernel, device: Device) -> Sequence[gemm_small.Config]:
+    core = kernel.core
+    if not isinstance(core, Product) or core.node.dtype is not float32 or device.kind != "cpu":
+        return ()
+    return gemm_small.configs(gemm_of(kernel), device)
+
+
+def small_source(kernel: Kernel, choice: gemm_small.Config) -> Source:
+    core, gemm = core_of(kernel), gemm_of(kernel)
+    writer = EpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    body, launcher = camel(kernel.name), launcher_name(kernel)
+    struct = f"{writer.struct(body, formula_of(kernel.region))}\n\n{gemm_small.entry(launcher, choice, gemm)}"
+    sides = [pointer_text(matrix.layout) for matrix in ((core.a, core.w) if choice.few_is_a else (core.w, core.a))]
+    arguments = f"{', '.join(sides)}, {{{', '.join(writer.arguments)}}}"
+    call = f"kw::gemm_small::multiply<{launcher}_Config, {body}>({arguments})"
+    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
+    needs = tuple(sorted({*names, *gemm_small.HEADERS}))
+    words = gemm_small.arithmetic(choice, gemm)
+    return Source(kernel, gemm, choice, formula_of(kernel.region), struct, "gemm_small", call, needs, words)
+
+
+def small_extra(kernel: Kernel, choice: gemm_small.Config) -> Extra:
+    core = core_of(kernel)
+    return Extra((core.a.layout.buffer, core.w.layout.buffer))
+
+
+SMALL = Template(
+    name="gemm_small",
+    target="cpu",
+    headers=gemm_small.HEADERS,
+    types=(gemm_small.Config,),
+    configs=small_configs,
+    cost_us=lambda choice, kernel, device: gemm_small.cost_us(choice, gemm_of(kernel), device),
+    floor_us=lambda kernel, device: gemm_small.floor_us(gemm_of(kernel), device),
+    source=small_source,
+    extra=small_extra,
+)
+
+TEMPLATES = (*(row_of(module, allowed) for module, allowed in MULTIPLIERS), SMALL)

@@ -14,6 +14,7 @@ from kernelwright.kernels import (
     gemm_sm90,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_small,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig
@@ -26,6 +27,7 @@ GemmConfig: TypeAlias = (
     | gemm_sm80.Config
     | gemm_skinny.Config
     | gemm_simt.Config
+    | gemm_small.Config
 )
 
 ConvConfig: TypeAlias = conv_sm90.Config | conv_mma.Config | conv_direct.Config

@@ -51,8 +51,8 @@ def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings:
     sources = [source_of(kernel, choice) for choice in choices]
     if device.kind == "cuda" and not all(isinstance(choice, (Config, TileConfig)) for choice in choices):
         return rounds(choices, product_runs(kernel, choices, device, settings), cuda_clock(device))
-    layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
-    pointers = tensors_of([layout.buffer for layout in layouts], device)
+    launch = launch_of("run", [kernel], {kernel.name: choices[0]})
+    pointers = tensors_of(launch.pointers, device)
     if device.kind == "cuda":
         return rounds(choices, cuda_runs(sources, pointers, device, settings), cuda_clock(device))
     return rounds(choices, cpu_runs(sources, pointers, settings), wall_clock)
@@ -104,7 +104,8 @@ def tensors_of(buffers: Sequence[Buffer], device: Device) -> dict[str, Any]:
     import torch
 
     tensors: dict[str, torch.Tensor] = {}
-    for buffer in {buffer.name: buffer for buffer in buffers}.values():
+    # Configs may want scratch memory of one name and different sizes: the largest serves all.
+    for buffer in {buffer.name: buffer for buffer in sorted(buffers, key=lambda buffer: buffer.nbytes)}.values():
         extent = 1 + sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
         tensors[buffer.name] = random_tensor(extent, buffer, device.torch_name)
     return tensors
@@ -190,10 +191,15 @@ def library_us(kernel: Kernel, device: Device) -> float:
     dtype = contract.a.dtype.to_torch()
     a = torch.randn(contract.a.shape, device=device.torch_name).to(dtype)
     b = torch.randn(contract.b.shape, device=device.torch_name).to(dtype)
-    clock = cuda_clock(device)
+    clock = cuda_clock(device) if device.kind == "cuda" else wall_clock
+    a_labels, b_labels, result = contract.labels
+    is_linear = len(b_labels) == 2 and a_labels[-1] == b_labels[1] and result == a_labels[:-1] + b_labels[0]
 
     def run() -> None:
-        torch.einsum(contract.equation, a, b)
+        if is_linear:  # einsum takes longer to decide what to call than a small product takes
+            torch.nn.functional.linear(a, b)
+        else:
+            torch.einsum(contract.equation, a, b)
 
     with torch.no_grad():
         for _ in range(WARM_UPS):

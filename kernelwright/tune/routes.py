@@ -41,6 +41,10 @@ CONV_BANDWIDTH = 0.5
 DEPTHWISE_BANDWIDTH = 0.35
 
 
+# What templates multiply, by kind of device.
+MULTIPLIED = {"cuda": frozenset(ITEMSIZE), "cpu": frozenset({"float32"})}
+
+
 def choose_routes(
     graph: Graph,
     device: Device,
@@ -83,11 +87,7 @@ def may_be_ours(node: Node, device: Device) -> bool:
     if isinstance(node, Conv):
         return device.kind == "cuda" and why_not_ours(node) is None
     product = node if isinstance(node, Contract) else parts_of(node)
-    return device.kind == "cuda" and product is not None and is_multiplied(product)
-
-
-def is_multiplied(product: Contract) -> bool:
-    return product.a.dtype.name in ITEMSIZE and form_of(product) is not None
+    return product is not None and product.a.dtype.name in MULTIPLIED[device.kind] and form_of(product) is not None
 
 
 def promising(kernel: Kernel, device: Device) -> bool:
