@@ -31,6 +31,7 @@ TILES = {
 MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
 OTHER_REGISTERS = 48
+MOST_REGISTERS = 240
 
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and addresses and loads of the loop leave this.
 MMA_SHARE = 0.62 * 0.75
@@ -63,6 +64,7 @@ class Config:
     tile_d: int
     tile_h: int
     tile_w: int
+    w_phases: int  # phases of the last axis that a block computes together: 1 or all
     blocks: int  # on a multiprocessor at once
 
     @property
@@ -74,9 +76,22 @@ class Config:
 
 
 def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
-    """Inputs along each axis that a tile of any phase reads."""
-    d, h, w = ((t - 1) * shape.stride(i) + shape.reach(i) for i, t in enumerate(config.tile))
+    """Inputs along each axis that a tile of any phase, or of all that are together, reads."""
+    reach = [shape.reach(0), shape.reach(1), w_reach(config, shape)]
+    d, h, w = ((t - 1) * shape.stride(i) + reach[i] for i, t in enumerate(config.tile))
     return d, h, w
+
+
+def w_reach(config: Config, shape: ConvShape) -> int:
+    if config.w_phases == 1:
+        return shape.reach(2)
+    axes = [phase.axes[2] for phase in shape.phases if phase.axes[2].taps]
+    return max(a.x_first + a.reach for a in axes) - w_base(shape) if axes else 1
+
+
+def w_base(shape: ConvShape) -> int:
+    """The first input that a place of any phase reads along the last axis."""
+    return min((phase.axes[2].x_first for phase in shape.phases if phase.axes[2].taps), default=0)
 
 
 def pixels(config: Config, shape: ConvShape) -> int:
@@ -109,7 +124,7 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
 
 def registers(config: Config, shape: ConvShape) -> int:
     """An estimate of what a thread needs."""
-    sums = config.tile_m * config.tile_n // (config.warps * 32)
+    sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
     held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     return OTHER_REGISTERS + sums * halves(config) + held + ahead
@@ -125,7 +140,7 @@ def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
 def grid(config: Config, shape: ConvShape) -> int:
     tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
     tiles *= math.ceil(shape.images / config.tile_b) * math.ceil(shape.outputs / config.tile_m)
-    return tiles * shape.groups * len(shape.phases)
+    return tiles * shape.groups * len(shape.phases) // config.w_phases
 
 
 # --- which configs fit
@@ -143,6 +158,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
+    if config.w_phases > 1 and registers(config, shape) > MOST_REGISTERS:
+        return f"the sums of {config.w_phases} phases leave too few registers."
     if config.tile_b * math.prod(config.tile) > config.tile_n:
         return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
@@ -167,6 +184,7 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
         if block[0] > 16 and block[0] >= 2 * shape.outputs:
             continue  # half of its rows would be empty
         space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
+        space += [with_blocks(joined, shape, device) for c in space for joined in with_phases(c, shape)]
         fitting = [c for c in space if why_not(c, shape, device) is None]
         best += sorted(fitting, key=lambda c: cost_us(c, shape, device))[:1]
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
@@ -182,9 +200,15 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
             whole = tile_w >= shape.most(2) and tile_h >= shape.most(1) and tile_d >= shape.most(0)
             tile_b = max(1, min(shape.images, tile_n // (tile_w * tile_h * tile_d))) if whole else 1
             group = 2 if products == 3 else 1
-            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, group, tile_b, tile_d, tile_h, tile_w, 1)
+            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, group, tile_b, tile_d, tile_h, tile_w, 1, 1)
             found += with_octets(plain, shape, octet_counts(shape))
     return found
+
+
+def with_phases(config: Config, shape: ConvShape) -> list[Config]:
+    """With all phases of the last axis in one block: it reads its inputs once, and its results are neighbours."""
+    joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
+    return [replace(config, w_phases=joined)] if joined > 1 else []
 
 
 def with_octets(plain: Config, shape: ConvShape, counts: Sequence[int]) -> list[Config]:
@@ -234,22 +258,32 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float
     clocks_per_us = device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
     k = k_of(config, shape)
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * share
-    multiplying = config.products * 2 * config.tile_m * config.tile_n * k / rate
+    multiplying = config.products * 2 * config.tile_m * config.tile_n * config.w_phases * k / rate
     elements = pixels(config, shape) * 8 * config.octets * chunks(config, shape)
     carried = elements * (ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape) + 2 * halves(config))
-    sharing = (read_bytes * k / 16 + carried) / 128 / clocks_per_us
-    scattered = 1.0 if shape.vector % 2 == 0 and shape.y_space[2] % 2 == 0 and shape.y_step(2) == 1 else 1.6
-    results = config.tile_m * config.tile_n * RESULT_INSTRUCTIONS * scattered
-    issuing = (results + elements * ELEMENT_INSTRUCTIONS + k * config.warps * 40) / ISSUED / clocks_per_us
+    sharing = (read_bytes * config.w_phases * k / 16 + carried) / 128 / clocks_per_us
+    scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
+    results = config.tile_m * config.tile_n * config.w_phases * RESULT_INSTRUCTIONS * scattered
+    steps = k * config.w_phases * config.warps * 40
+    issuing = (results + elements * ELEMENT_INSTRUCTIONS + steps) / ISSUED / clocks_per_us
     alone = max(multiplying, sharing, issuing)
     latency = FIRST_US + CHUNK_US * chunks(config, shape)
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
     computing = waves * max(config.blocks * alone, alone + latency)
-    written = shape.epilogue_bytes * (1 if shape.y_step(2) == 1 else 1.5)  # lines that several phases write in turn
+    whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
+    written = shape.epilogue_bytes * (1 if whole else 1.5)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
-    weights = config.tile_m * k * 2 * halves(config)
+    weights = config.tile_m * config.w_phases * k * 2 * halves(config)
     l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + weights) / L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2))
+
+
+def vector(config: Config, shape: ConvShape) -> int:
+    """Neighbours of one store: a thread has two places, and of each all phases that are together."""
+    if config.w_phases != shape.y_step(2):
+        return 1
+    run, width = 2 * config.w_phases, shape.y_space[2]
+    return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and width % v == 0)
 
 
 def halves(config: Config) -> int:
@@ -311,8 +345,6 @@ def arithmetic(config: Config, shape: ConvShape) -> str:
 
 def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma") -> str:
     """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight."""
-    vector = 2 if shape.vector % 2 == 0 and config.tile_w % 2 == 0 and shape.y_step(2) == 1 else 1
-    vector = vector if shape.y_space[2] % 2 == 0 else 1
     d, h, w = region(config, shape)
     axes = range(3)
     lines = [
@@ -324,13 +356,15 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace:
         integers(phases=len(shape.phases), most_taps=shape.most_taps, **by_axis("most", tuple(map(shape.most, axes)))),
         integers(products=config.products, tile_m=config.tile_m, tile_n=config.tile_n),
         integers(warps=config.warps, warps_m=config.warps_m, octets=config.octets, group=config.group),
-        integers(blocks_at_once=config.blocks, vector=vector),
+        integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
         integers(region_d=d, region_h=h, region_w=w),
     ]
     type_ = CPP_TYPE[shape.dtype]
     starts = fragments(config, shape)
-    phases = ",\n".join(f"        {phase_text(p, at)}" for p, at in zip(shape.phases, starts, strict=False))
+    bases = [w_base(shape) if config.w_phases > 1 else phase.axes[2].x_first for phase in shape.phases]
+    rows = zip(shape.phases, starts, bases, strict=False)
+    phases = ",\n".join(f"        {phase_text(phase, at, base)}" for phase, at, base in rows)
     weight = f"weight + {shape.w_offset}" if shape.w_offset else "weight"
     inverse, table = inverse_offset(config, shape), table_offset(config, shape)
     body = "\n".join(lines)
@@ -338,7 +372,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace:
 struct {name}_Config {{
 {body}
 }};
-// Of every phase and axis: outputs, taps, first input and step, first weight and step, first output.
+// Of every phase and axis: outputs, taps, first input of a tile and of a place, step, first weight, step, first output.
 static kw::conv_mma::Problem<{name}_Config> {name}_problem(
     const {type_}* x, const {type_}* weight, const void* packed) {{
     const char* at = (const char*)packed;

@@ -70,11 +70,11 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
         tile_d = tile_n // (tile_w * tile_h)
         if tile_d > max(1, shape.most(0)) or (tile_h > 1 and tile_w > 8 and shape.most(1) == 1):
             continue
-        plain = Config(products, tile_m, tile_n, warps, warps_m, 1, 1, 1, tile_d, tile_h, tile_w, 1)
-        found += [
-            conv_mma.with_blocks(with_group(config, shape), shape, device)
-            for config in conv_mma.with_octets(plain, shape, octet_counts(shape))
-        ]
+        plain = Config(products, tile_m, tile_n, warps, warps_m, 1, 1, 1, tile_d, tile_h, tile_w, 1, 1)
+        for config in conv_mma.with_octets(plain, shape, octet_counts(shape)):
+            grouped = with_group(config, shape)
+            both = [grouped, *conv_mma.with_phases(grouped, shape)]
+            found += [conv_mma.with_blocks(c, shape, device) for c in both]
     return [config for config in found if isinstance(config, Config)]
 
 

@@ -88,6 +88,7 @@ def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice
         every: list[Any] = conv_direct.candidates(shape)
         if template is conv_mma:
             found = [c for block in conv_mma.TILES[products] for c in conv_mma.candidates(products, block, shape)]
+            found += [joined for c in found for joined in conv_mma.with_phases(c, shape)]
             every = [conv_mma.with_blocks(c, shape, H200) for c in found]
         if template is conv_sm90:
             blocks = conv_sm90.TILES[products]
@@ -117,6 +118,17 @@ def test_tensor_cores_are_as_accurate_as_float32(name: str, template: ModuleType
 def test_one_product_is_as_accurate_as_tf32(name: str, template: ModuleType, tmp_path: Path) -> None:
     program = agrees(model(tmp_path, *CASES[name]), pick=best_of(template), precision="tf32")
     assert "TF32" in program.sources[0].arithmetic
+
+
+@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
+@pytest.mark.parametrize("name", ["transposed", "transposed, dilated", "transposed in groups, three axes"])
+def test_phases_of_the_last_axis_can_share_a_block(name: str, template: ModuleType, tmp_path: Path) -> None:
+    def joined(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        picks = [any_of(template, seed)(kernel, choices) for seed in range(40)]
+        return next(choice for choice in picks if getattr(choice, "w_phases", 1) > 1)
+
+    program = agrees(model(tmp_path, *CASES[name]), pick=joined)
+    assert "three tensor-core products" in program.sources[0].arithmetic
 
 
 @pytest.mark.slow

@@ -30,7 +30,8 @@ struct DefaultConfig {
     static constexpr int octets = 1;                        // of channels in shared memory at once
     static constexpr int group = 1;                         // steps of 16 of k that belong together; 2 for three products
     static constexpr int blocks_at_once = 2;                // on a multiprocessor
-    static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 2 or 1
+    static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 4, 2 or 1
+    static constexpr int w_phases = 1;                      // phases of the last axis that a block computes together
     static constexpr bool flat = true;                      // columns of the epilogue are places in a plane
     static constexpr int tile_b = 1, tile_d = 1, tile_h = 8, tile_w = 32;      // the tile: images and outputs
     static constexpr int region_d = 1, region_h = 10, region_w = 34;           // the inputs it reads of one image
@@ -62,8 +63,11 @@ template <class C> struct Sizes {
     static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
     static_assert(C::warps % C::warps_m == 0 && warp_m % 16 == 0 && warp_n % 16 == 0, "a warp has whole products");
     static_assert(tile <= C::tile_n, "the tile's pixels are columns");
-    static_assert(C::vector == 1 || (C::vector == 2 && C::tile_w % 2 == 0 && C::y_step_w == 1 && C::y_w % 2 == 0),
-                  "two neighbours lie in one row, at an even place");
+    // All phases of the last axis together: two places are 2 * w_phases neighbours of the result.
+    static constexpr bool joined = C::w_phases == C::y_step_w;
+    static_assert(C::tile_w % 2 == 0 && C::phases % C::w_phases == 0, "two places lie in one row");
+    static_assert(C::vector == 1 || (joined && 2 * C::w_phases % C::vector == 0 && C::y_w % C::vector == 0),
+                  "vectors begin at whole vectors of a row");
 };
 
 // Steps of 16 of k in a chunk of channels.
@@ -83,14 +87,14 @@ template <class C> struct Shared {
     using S = Sizes<C>;
     uint4 region[S::buffers][S::halves][S::units];
     int from[S::pixels];                                  // where a pixel of the region lies in X; -1: nowhere
-    int offset[2 * S::most_steps < 2 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
+    int offset[C::w_phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
     float largest[C::warps];
 };
 
 // --- which outputs a block computes. Phases and channels of one place run together, so that they find X in L2.
 
 struct Work {
-    int phase, group, first_output;
+    int phase, group, first_output;  // phase: the first of `w_phases`
     Place first;
 };
 
@@ -101,7 +105,7 @@ template <class C> KW_DEVICE Work work_of(unsigned index) {
         return digit;
     };
     Work work;
-    work.phase = take(C::phases);
+    work.phase = take(C::phases / C::w_phases) * C::w_phases;
     work.first_output = take(Sizes<C>::tiles_m) * C::tile_m;
     work.group = take(C::groups);
     work.first.w = take(ceil_div(C::most_w, C::tile_w)) * C::tile_w;
@@ -112,7 +116,7 @@ template <class C> KW_DEVICE Work work_of(unsigned index) {
 }
 
 template <class C> int64_t blocks_of() {
-    return (int64_t)C::phases * Sizes<C>::tiles_m * C::groups * ceil_div(C::most_w, C::tile_w) *
+    return (int64_t)(C::phases / C::w_phases) * Sizes<C>::tiles_m * C::groups * ceil_div(C::most_w, C::tile_w) *
            ceil_div(C::most_h, C::tile_h) * ceil_div(C::most_d, C::tile_d) * ceil_div(C::images, C::tile_b);
 }
 
@@ -126,9 +130,9 @@ template <class C> KW_DEVICE Place in_tile(int n) {
 
 template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
     using S = Sizes<C>;
-    const int first_d = work.first.d * C::stride_d + phase.axis[0].x_first,
-              first_h = work.first.h * C::stride_h + phase.axis[1].x_first,
-              first_w = work.first.w * C::stride_w + phase.axis[2].x_first;
+    const int first_d = work.first.d * C::stride_d + phase.axis[0].x_base,
+              first_h = work.first.h * C::stride_h + phase.axis[1].x_base,
+              first_w = work.first.w * C::stride_w + phase.axis[2].x_base;
     for (int i = threadIdx.x; i < S::pixels; i += S::threads) {
         const int column = i % S::row, w = first_w + column % S::alike * C::stride_w + column / S::alike;
         const int h = first_h + i / S::row % C::region_h, d = first_d + i / (S::row * C::region_h) % C::region_d,
@@ -139,8 +143,8 @@ template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, con
                                 : -1;
     }
     offsets += work.phase * 2 * S::most_steps;
-    for (int i = threadIdx.x; i < 2 * S::most_steps; i += S::threads)
-        shared.offset[i] = Sums::entry(i, __ldg(offsets + (i & ~1)), __ldg(offsets + (i | 1)));
+    for (int i = threadIdx.x; i < C::w_phases * 2 * S::most_steps; i += S::threads)
+        (&shared.offset[0][0])[i] = Sums::entry(i, __ldg(offsets + (i & ~1)), __ldg(offsets + (i | 1)));
 }
 
 // --- X on its way from memory to shared memory: a thread carries octets of pixels
@@ -203,13 +207,13 @@ template <class C> struct Part {
     const uint4* fragments;
     int steps, pitch;  // steps of 16 of k in a chunk; from 16 output channels to the next
 
-    KW_DEVICE Part(const Problem<C>& problem, const Work& work) {
+    KW_DEVICE void set(const Problem<C>& problem, const Work& work, int number) {
         using S = Sizes<C>;
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         const int first = work.first_output + warp % C::warps_m * S::warp_m;
         first_output = first + lane / 4;
         first_column = warp / C::warps_m * S::warp_n + lane % 4 * 2;
-        const Phase& phase = problem.phases[work.phase];
+        const Phase& phase = problem.phases[work.phase + number];
         steps = steps_of<C>(phase.taps()), pitch = S::chunks * steps * S::halves * 32;
         fragments = problem.fragments + phase.fragment * 32 + (int64_t)(work.group * S::fragments_m + first / 16) * pitch +
                     lane;
@@ -266,9 +270,9 @@ template <class C> struct Sums {
             for (int n = 0; n < N; n++) ptx80::mma_f16(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
     }
     // One chunk of channels.
-    KW_DEVICE void add(const Shared<C>& shared, const Part<C>& part, int chunk) {
+    KW_DEVICE void add(const Shared<C>& shared, const int* offset, const Part<C>& part, int chunk) {
         const auto& region = shared.region[chunk % S::buffers];
-        const int* offset = shared.offset + threadIdx.x / 8 % 2;  // of the first or second 8 of every 16 of k
+        offset += threadIdx.x / 8 % 2;  // of the first or second 8 of every 16 of k
         if constexpr (C::products == 1) add_rounded(region, offset, part.of_chunk(chunk), part);
         else add_pairs(region, offset, part.of_chunk(chunk), part);
     }
@@ -334,21 +338,21 @@ template <class C> KW_DEVICE bool is_inside(const Phase& phase, const Place& at)
 template <class C, class Epilogue, int M, int N>
 KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                               const Part<C>& part) {
-    const Phase& phase = problem.phases[work.phase];
 #pragma unroll 1
-    for (int i = 0; i < N * M * 2; i++) {
+    for (int i = 0; i < C::w_phases * N * M * 2; i++) {
+        const Phase& phase = problem.phases[work.phase + i / (N * M * 2)];
         const int output = part.first_output + i / 2 % M * 8;
-        const Place at = place_of<C>(work, part.first_column + i / (M * 2) * 8 + i % 2);
+        const Place at = place_of<C>(work, part.first_column + i / (M * 2) % N * 8 + i % 2);
         if (output >= C::outputs || !is_inside<C>(phase, at)) continue;
-        const float sum[1] = {conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, output)};
-        conv::store_at<C, Epilogue, 1>(args, sum, phase, at, work.group * C::outputs + output);
+        conv::store_at<C, Epilogue>(args, conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, output),
+                                    phase, at, work.group * C::outputs + output);
     }
 }
 
 template <class C, class Epilogue, class Sums>
 KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                      const Part<C>& part, const Sums& sums, float inverse_x) {
-    constexpr int M = Sums::M * 2, N = Sums::N;
+                      const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
+    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases;
     const Phase& phase = problem.phases[work.phase];
     float zero = 0.f, inverse[M];
 #pragma unroll
@@ -360,30 +364,44 @@ KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& 
         zero = fmaf(inverse[m], 0.f, zero);
     }
 #pragma unroll
-    for (int n = 0; n < N; n++)
+    for (int p = 0; p < P; p++)
 #pragma unroll
-        for (int m = 0; m < M; m++)
-            zero = fmaf(sums.at(m / 2, n, m % 2 * 2), 0.f, fmaf(sums.at(m / 2, n, m % 2 * 2 + 1), 0.f, zero));
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int m = 0; m < M * 2; m++) zero = fmaf(sums[p].at(m / 4, n, m % 4), 0.f, zero);
     if (!(zero == 0.f)) {  // a sum is Inf or NaN, or the scales have left float32's range
         finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
         return;
     }
 #pragma unroll
-    for (int n = 0; n < N; n++)
+    for (int n = 0; n < N; n++) {
+        const Place at = place_of<C>(work, part.first_column + n * 8);  // and the next, on the same row
+        if (!is_inside<C>(phase, at)) continue;
 #pragma unroll
-        for (int i = 0; i < 2; i += C::vector) {
-            const Place at = place_of<C>(work, part.first_column + n * 8 + i);
-            if (!is_inside<C>(phase, at)) continue;
+        for (int m = 0; m < M; m++) {
+            const int output = part.first_output + m * 8, channel = work.group * C::outputs + output;
+            if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
+            if constexpr (Sizes<C>::joined) {
+                const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
+                          w = at.w * P;
 #pragma unroll
-            for (int m = 0; m < M; m++) {
-                const int output = part.first_output + m * 8;
-                if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
-                float v[C::vector];
+                for (int i = 0; i < 2 * P; i += C::vector) {
+                    float v[C::vector];
 #pragma unroll
-                for (int j = 0; j < C::vector; j++) v[j] = sums.at(m / 2, n, m % 2 * 2 + i + j) * inverse[m];
-                conv::store_at<C, Epilogue, C::vector>(args, v, phase, at, work.group * C::outputs + output);
+                    for (int j = 0; j < C::vector; j++)
+                        v[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
+                    if (i == 0 || w + i < C::y_w)
+                        conv::store_from<C, Epilogue, C::vector>(args, v, at.image, channel, d, h, w + i);
+                }
+            } else {
+                conv::store_at<C, Epilogue>(args, sums[0].at(m / 2, n, m % 2 * 2) * inverse[m], phase, at, channel);
+                const Place next = {at.image, at.d, at.h, at.w + 1};
+                if (is_inside<C>(phase, next))
+                    conv::store_at<C, Epilogue>(args, sums[0].at(m / 2, n, m % 2 * 2 + 1) * inverse[m], phase, next,
+                                                channel);
             }
         }
+    }
 }
 
 // --- a block
@@ -402,11 +420,17 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
 
     const typename C::Type* x = problem.x + work.first.image * C::x_image_pitch +
                                 (int64_t)work.group * C::channels * C::x_channel_pitch;
-    const Part<C> part(problem, work);
-    Sums sums;
+    Part<C> parts[C::w_phases];
+    Sums sums[C::w_phases];
+    bool taps = false;
+#pragma unroll
+    for (int p = 0; p < C::w_phases; p++) {
+        parts[p].set(problem, work, p);
+        taps = taps || parts[p].steps > 0;
+    }
     Carrier<C> carrier;
     uint32_t scale = 127 * split::exponent_one;
-    if (part.steps > 0) {  // else no tap adds to this phase: what follows sees zeros
+    if (taps) {  // else none adds to these phases: what follows sees zeros
         carrier.fetch(x, shared, 0);
         scale = split::scale_bits(carrier.largest(shared));
         carrier.deliver(shared.region[0], split::scale_of(scale));
@@ -416,12 +440,16 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
         for (int chunk = 0; chunk < S::chunks; chunk++) {
             const bool more = chunk + 1 < S::chunks;
             if (more) carrier.fetch(x, shared, chunk + 1);
-            sums.add(shared, part, chunk);
+#pragma unroll
+            for (int p = 0; p < C::w_phases; p++)
+                if (C::w_phases == 1 || parts[p].steps > 0) sums[p].add(shared, shared.offset[p], parts[p], chunk);
             if (!more) break;
             // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
             const uint32_t wanted = split::scale_bits(carrier.largest(shared));
             if (wanted < scale) {
-                sums.rescale(split::scale_of(wanted) * split::inverse_of(scale));
+#pragma unroll
+                for (int p = 0; p < C::w_phases; p++)
+                    sums[p].rescale(split::scale_of(wanted) * split::inverse_of(scale));
                 scale = wanted;
             }
             carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
@@ -429,7 +457,7 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
             __syncthreads();
         }
     }
-    finish<C, Epilogue>(problem, args, work, part, sums, split::inverse_of(scale));
+    finish<C, Epilogue>(problem, args, work, parts[0], sums, split::inverse_of(scale));
 }
 
 template <class C, class Epilogue>
@@ -441,7 +469,7 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
 
 // --- weights: a block for each output channel finds its scale and writes its part of every fragment
 
-// Where every 8 of k of a phase lie in a block's region, counted from the first input that an output reads. What is
+// Where every 8 of k of a phase lie in a block's region, counted from the first input that its outputs read. What is
 // beyond the last tap has no weight, and lies where the last one does.
 template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
     using S = Sizes<C>;
@@ -449,8 +477,9 @@ template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
     block = min(block, C::octets * phase.taps() - 1);
     const int tap = block / C::octets;
     const Axis &ad = phase.axis[0], &ah = phase.axis[1], &aw = phase.axis[2];
-    const int w = tap % aw.taps * aw.x_step, h = tap / aw.taps % ah.taps * ah.x_step,
-              d = tap / (aw.taps * ah.taps) * ad.x_step;
+    const int w = aw.x_first - aw.x_base + tap % aw.taps * aw.x_step,
+              h = ah.x_first - ah.x_base + tap / aw.taps % ah.taps * ah.x_step,
+              d = ad.x_first - ad.x_base + tap / (aw.taps * ah.taps) * ad.x_step;
     return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike + w / C::stride_w;
 }
 

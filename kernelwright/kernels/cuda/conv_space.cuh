@@ -17,7 +17,7 @@
 namespace kw::conv {
 
 struct Axis {
-    int count, taps, x_first, x_step, k_first, k_step, y_first;  // x_step is not negative
+    int count, taps, x_base, x_first, x_step, k_first, k_step, y_first;  // x_base: where a tile's inputs begin
 };
 
 struct Phase {
@@ -31,17 +31,25 @@ struct Place {  // of an output in its phase
     int image, d, h, w;
 };
 
+// N neighbours along w, from a place in the result on.
 template <class Config, class Epilogue, int N>
-KW_DEVICE void store_at(const typename Epilogue::Args& args, const float (&sums)[N], const Phase& phase,
-                        const Place& place, int channel) {
-    const int d = phase.axis[0].y_first + place.d * Config::y_step_d,
-              h = phase.axis[1].y_first + place.h * Config::y_step_h,
-              w = phase.axis[2].y_first + place.w * Config::y_step_w;
-    const int64_t plane = (int64_t)place.image * (Config::groups * Config::outputs) + channel;
+KW_DEVICE void store_from(const typename Epilogue::Args& args, const float (&sums)[N], int image, int channel, int d, int h,
+                          int w) {
+    const int64_t plane = (int64_t)image * (Config::groups * Config::outputs) + channel;
     if constexpr (Config::flat)
         Epilogue::template store<N>(args, sums, plane, ((int64_t)d * Config::y_h + h) * Config::y_w + w);
     else
         Epilogue::template store<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, w);
+}
+
+// One sum at its place in a phase.
+template <class Config, class Epilogue>
+KW_DEVICE void store_at(const typename Epilogue::Args& args, float sum, const Phase& phase, const Place& place,
+                        int channel) {
+    const float one[1] = {sum};
+    store_from<Config, Epilogue, 1>(args, one, place.image, channel, phase.axis[0].y_first + place.d * Config::y_step_d,
+                                    phase.axis[1].y_first + place.h * Config::y_step_h,
+                                    phase.axis[2].y_first + place.w * Config::y_step_w);
 }
 
 // One sum in plain float32, straight from memory: for results that are not finite.
