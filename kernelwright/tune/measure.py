@@ -153,11 +153,14 @@ def product_runs(
     launches = [launch_of("run", [kernel], {kernel.name: choice}) for choice in choices]
     texts = [program_text([launch], "cuda") for launch in launches]
     built = build_all([partial(build_cuda_library, text, device.arch, settings) for text in texts], settings)
-    tensors = tensors_of([b for launch in launches for b in with_sources(launch.pointers)], device)
+    buffers = [b for launch in launches for b in with_sources(launch.pointers) if b.packed_from is None]
+    tensors = tensors_of(buffers, device)
     runs: list[Callable[[], None] | None] = []
     for library, launch in zip(built, launches, strict=True):
         ok = not isinstance(library, BuildError) and not any(r.spills for r in library_resources(library))
-        runs.append(product_run(ctypes.CDLL(str(library)), launch, tensors, device) if ok else None)
+        # A weight packed for one template is noise to another, and noise has infinities, which take their own time.
+        packed = tensors_of([b for b in launch.pointers if b.packed_from is not None], device) if ok else {}
+        runs.append(product_run(ctypes.CDLL(str(library)), launch, tensors | packed, device) if ok else None)
     return runs
 
 
@@ -178,7 +181,12 @@ def product_run(library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], d
         if buffer.packed_from is not None:
             check(getattr(library, buffer.packed_by)(address(buffer.packed_from), address(buffer), stream()), "packing")
     addresses = [address(buffer) for buffer in launch.pointers]
-    return lambda: check(library.run(*addresses, device.index or 0, stream()), launch.sources[0].kernel.name)
+
+    def run() -> None:
+        check(library.run(*addresses, device.index or 0, stream()), launch.sources[0].kernel.name)
+        _ = tensors  # the addresses are theirs, so they live as long as this function
+
+    return run
 
 
 def library_us(kernel: Kernel, device: Device) -> float:
