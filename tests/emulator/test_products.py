@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -181,3 +182,50 @@ def test_the_order_of_blocks_and_threads_does_not_matter(name: str) -> None:
     case = CASES[name]
     with multiprocessors(2), order(blocks_backwards=True, threads_backwards=True):
         agrees(case.problem, pick=case.pick, precision=case.precision, device=case.device, **case.sizes)
+
+
+# --- random sizes
+
+MANY = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.third, self.fourth = (nn.Linear(k, n) for _, n, k in SIZES)
+
+    def forward(self, a, b, c, d):
+        turned = self.third(c.transpose(0, 1))
+        return torch.relu(self.first(a)), self.second(b) * 2, torch.sigmoid(turned), self.fourth(d) + d[:, :1]
+
+
+SIZES = ((1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1))
+
+
+def get_inputs():
+    (a, _, i), (b, _, j), (c, _, k), (d, _, n) = SIZES
+    return [torch.randn(a, i), torch.randn(b, j), torch.randn(k, c), torch.randn(d, n)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+RANDOM_PROGRAMS = 2
+
+
+def test_products_of_random_sizes_are_right(cases: float) -> None:
+    """Four a program, each by any config of any template that can run it."""
+    for seed in range(max(1, int(RANDOM_PROGRAMS * cases))):
+        drawn = random.Random(seed)
+        sizes = tuple(
+            tuple(drawn.choice((drawn.randint(1, 40), drawn.randint(1, 150))) for _ in "mnk") for _ in range(4)
+        )
+
+        def pick(kernel: Kernel, choices: Sequence[Choice], drawn: random.Random = drawn) -> Choice:
+            return drawn.choice(list(choices))
+
+        with multiprocessors(drawn.choice((1, 2, 132))), order(threads_backwards=drawn.random() < 0.5):
+            agrees(Problem("products", MANY, Path("products.py")), pick=pick, SIZES=sizes)

@@ -60,7 +60,8 @@ extern "C" int run_mma(const __half* a, const __half* b, const float* c, float* 
 struct Corner {
     int x, y, z;
 };
-__global__ void box_kernel(const __grid_constant__ TensorMap map, uint8_t* out, int bytes, int expected, Corner corner) {
+__global__ void box_kernel(const __grid_constant__ TensorMap map, uint8_t* out, int bytes, int expected,
+                           Corner corner) {
     extern __shared__ uint8_t memory[];
     __shared__ uint64_t barrier;
     const uint32_t data = (shared_address(memory) + 1023) & ~1023u, at = shared_address(&barrier);
