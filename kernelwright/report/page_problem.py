@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from kernelwright.report import charts
@@ -148,32 +150,37 @@ def note(words: str) -> str:
 def kernels_part(row: Row) -> str:
     if not row.kernels:
         return ""
-    titles = (
-        ("kernel", None),
-        ("computes", None),
-        ("time", "number"),
-        ("floor", "number"),
-        ("of it", "number"),
-        ("PyTorch", "number"),
-        ("registers", "number"),
-        ("spilled", "number"),
-        ("config", None),
-    )
-    table = table_of(titles, map(kernel_line, row.kernels[:MOST_LISTED]), "small")
+    columns = [column for column in COLUMNS if any(column.value(kernel) is not None for kernel in row.kernels)]
+    titles = [("kernel", None), ("computes", None), *((c.title, "number") for c in columns), ("config", None)]
+    lines = [kernel_line(kernel, columns) for kernel in row.kernels[:MOST_LISTED]]
+    table = table_of(titles, lines, "small")
     return tag("h4", "Kernels") + scrolling(table, f"Kernels of {row.problem}") + left_out(len(row.kernels))
 
 
-def kernel_line(kernel: KernelFacts) -> str:
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A number of a kernel; shown if some kernel of the problem has it."""
+
+    title: str
+    value: Callable[[KernelFacts], float | None]
+    spell: Callable[[float], str]
+
+
+COLUMNS = (
+    Column("time", lambda k: k.median_us, time_text),
+    Column("floor", lambda k: k.floor_us or None, time_text),
+    Column("of it", lambda k: k.floor_us / k.median_us if k.median_us else None, share_text),
+    Column("PyTorch", lambda k: k.library_us, time_text),
+    Column("registers", lambda k: k.registers, "{:.0f}".format),
+    Column("spilled", lambda k: k.spill_bytes, bytes_text),
+)
+
+
+def kernel_line(kernel: KernelFacts, columns: Sequence[Column]) -> str:
     formula = kernel.formula if len(kernel.formula) <= LONGEST_FORMULA else kernel.formula[: LONGEST_FORMULA - 1] + "…"
-    share = kernel.floor_us / kernel.median_us if kernel.median_us else None
     cells = (
         tag("td", tag("code", plain(formula)), class_="formula"),
-        number_cell(kernel.median_us, time_text),
-        number_cell(kernel.floor_us or None, time_text),
-        number_cell(share, share_text),
-        number_cell(kernel.library_us, time_text),
-        number_cell(kernel.registers, "{:.0f}".format),
-        number_cell(kernel.spill_bytes, bytes_text),
+        *(number_cell(column.value(kernel), column.spell) for column in columns),
         tag("td", plain(kernel.config), class_="config"),
     )
     return row_of_cells(tag("code", plain(kernel.name)), cells)
