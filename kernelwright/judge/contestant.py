@@ -245,6 +245,12 @@ class Contestant:
                 witness.compare(call, found)
         return found
 
+    def peek(self, call: int) -> list[torch.Tensor]:
+        """The same, whatever witnesses saw before."""
+        assert self.shape is not None
+        leaves = self.shape.leaves
+        return [self._read(call * len(leaves) + i, spec) for i, spec in enumerate(leaves)]
+
     def export(self) -> bool:
         """Have the worker's allocations opened to us, on a GPU."""
         if self._segments is None:

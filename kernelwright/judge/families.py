@@ -73,6 +73,26 @@ def spikes(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+def outliers(factor: float) -> Transform:
+    """The problem's own data, but for a few elements anywhere that are as many times as large as usual, of either sign.
+
+    A kernel that looks at some elements to tell what the others are like takes this for ordinary data.
+    """
+
+    def transform(x: torch.Tensor) -> torch.Tensor:
+        if not x.numel() or _is_symmetric(x):
+            return x
+        y = x.clone()
+        flat = y.view(-1)
+        where = torch.randint(0, x.numel(), (max(1, x.numel() // 4096),), device=x.device)
+        height = factor * max(1.0, float(x.double().square().mean().sqrt()))
+        sign = 1 - 2 * (where % 2)  # of the place, as two draws may name one
+        flat[where] = torch.where(flat[where] == 0, flat[where], (height * sign).to(x.dtype))
+        return y
+
+    return transform
+
+
 def last_spike(x: torch.Tensor) -> torch.Tensor:
     """The last element along the last dimension dominates: leaving out the tail of a reduction shows."""
     if not x.dim() or not x.numel() or _is_symmetric(x):
@@ -109,11 +129,13 @@ FAMILIES: tuple[Family, ...] = (
     Family("zero_mean", zero_mean, "low precision, which positive data averages away"),
     Family("scaled_1e-2", scaled(1e-2), "a wrong epsilon, absolute tolerances"),
     Family("last_spike", last_spike, "a reduction that stops early"),
+    Family("outliers", outliers(16), "guesses about all elements from some"),
     Family("spikes", spikes, "tiles left out, edges read twice"),
     Family("offset", offset, "cancellation, epsilon, half precision"),
     Family("scaled_1e3", scaled(1e3), "overflow, saturation"),
     Family("integers", integers, "accumulation in low precision", ties=True),
     Family("scaled_1e-3", scaled(1e-3), "a wrong epsilon again, flushing to zero"),
+    Family("extremes", outliers(200), "the same, and exponentials without their maximum"),
     Family("in_order", in_order, "data-dependent shortcuts"),
     Family("zeros", zeros, "division by zero, missing constants", ties=True),
 )

@@ -361,6 +361,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         state=case.state,
         yards=own.yards,
         stateful=bool(findings.state_scores),
+        state_yards={name: yard for name, yard, _ in findings.state_scores},
         verified="by_distribution" not in notes.evidence,
         large=case.large,
         tight=case.large and _is_tight(case, len(policy.baselines) + 2),

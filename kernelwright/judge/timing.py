@@ -13,7 +13,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import median, quantiles
 from typing import Any
@@ -28,6 +28,7 @@ from kernelwright.judge.correctness import appealed, describe_score, within, wri
 from kernelwright.judge.criterion import Yardstick
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle, same_bits
+from kernelwright.judge.randomness import differences
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.stillness import Stillness
@@ -59,6 +60,7 @@ SINGLES = 2  # batches of one call in each round: what makes the first call afte
 # the first is slow there. Longer calls show it in batches of one.
 ONE_BY_ONE, LONG_CALL_S = 16, 2e-3
 NOTHING_US = 0.01
+FEWEST_DRAWS = 48  # calls that tell one distribution from another
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,8 @@ class Course:
     yards: list[Yardstick]
     """Of the problem's own inputs, one for each output tensor: how far the candidate's may be from eager's."""
     stateful: bool
+    state_yards: dict[str, Yardstick]
+    """Of the buffers that calls change, after one group of trials."""
     verified: bool
     """False only for random models whose generator the candidate uses differently."""
     large: bool
@@ -196,6 +200,11 @@ class Course:
     rows: Rows | None
     stillness: Stillness | None = None
     """On a GPU, where kernels may outlast a turn."""
+
+    def state_yard(self, name: str, calls: int) -> Yardstick:
+        """After so many calls, whose errors may add up."""
+        yard = self.state_yards[name]
+        return replace(yard, eager_rms=calls * yard.eager_rms, rms=calls * yard.rms)
 
     def wait_after(self, name: str) -> None:
         """Nobody's turn begins before everybody else's kernels are through."""
@@ -324,6 +333,7 @@ def _verify(
 ) -> None:
     """Every output of a timed call against eager's on the same input; of those that are off, some by the oracle."""
     if not course.verified:
+        _verify_distribution(contestant, course, inputs, turns, rng)
         return
     state = course.state
     doubtful: list[tuple[State, Sequence[int], int]] = []
@@ -338,6 +348,30 @@ def _verify(
     for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
         calls, number = [inputs[slot] for slot in numbers], numbers[-1]
         _require_right(course, before, calls, seed, contestant.outputs(number), f"call {number + 1}")
+    # Last, for it lets the worker run: what the calls left behind.
+    for name, value in zip(course.state, contestant.give_state() if course.stateful else (), strict=False):
+        if name in course.state_yards and not close_to_eager(value, state[name], course.state_yard(name, len(inputs))):
+            raise Failed(Verdict.INCORRECT, f"the buffer {name} is not what the calls while being timed should leave")
+
+
+def _verify_distribution(
+    contestant: Contestant,
+    course: Course,
+    inputs: Sequence[tuple[Any, ...]],
+    turns: Sequence[Turn],
+    rng: random.Random,
+) -> None:
+    """Of a random model with numbers of its own: outputs of timed calls are distributed as eager's on those inputs."""
+    slots = [slot for turn in turns for slot in turn.slots]
+    if len(slots) < FEWEST_DRAWS:
+        return
+    chosen = rng.sample(slots, min(len(slots), 2 * FEWEST_DRAWS))
+    found = [contestant.outputs(slot) for slot in chosen]
+    expected = course.oracle.eager(course.state, [inputs[slot] for slot in chosen], rng.getrandbits(62)).calls
+    for position in range(len(course.yards)):
+        theirs, ours = (torch.stack([row[position] for row in rows]) for rows in (found, expected))
+        if why := differences(theirs, ours):
+            raise Failed(Verdict.INCORRECT, f"its random outputs while being timed are distributed differently: {why}")
 
 
 def _require_right(

@@ -27,6 +27,7 @@ def cheat(name: str, problem: str, *verdicts: Verdict, labels: tuple[Label, ...]
 
 
 V, L = Verdict, Label
+EVERY_FAMILY = replace(QUICK, families=type(QUICK)().families)
 CHEATS = (
     cheat("x02_python_thread", "linear", V.INCORRECT),
     cheat("x03_native_thread", "rectify", V.INCORRECT, V.CRASH),
@@ -59,6 +60,10 @@ CHEATS = (
     cheat("x38_forged_answer", "rectify", V.INCORRECT, V.TAMPERING),
     cheat("x41_folded_weights", "linear", V.INCORRECT),
     cheat("x48_batches_this_batch", "tiny", V.INCORRECT, policy=TIMED),
+    cheat("x50_guesses_from_a_sample", "softmax_wide", V.INCORRECT, policy=EVERY_FAMILY),
+    cheat("x51_forgets_statistics_later", "batchnorm", V.INCORRECT, policy=TIMED),
+    cheat("x52_no_dropout_later", "dropout", V.INCORRECT, policy=TIMED),
+    cheat("x53_hides_where_inputs_lie", "copy", V.INCORRECT, labels=(L.ALIASES_INPUT,)),
     cheat("x45_coarse_while_timed", "matmul", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
     cheat("x46_garbage_at_near_ties", "sort", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
