@@ -214,12 +214,16 @@ def compare(before: Path, after: Path, as_json: bool, fail_on_worse: bool) -> No
 @suite.command()
 @click.argument("runs", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="RUN...")
 @click.option("-o", "--output", required=True, type=click.Path(path_type=Path), help="The merged run folder.")
-def merge(runs: tuple[Path, ...], output: Path) -> None:
-    """Put the rows and files of several runs into one: slices of a suite, or machines."""
-    with failures():
-        from kernelwright.suite.merge import merged
+@click.option("--sources/--no-sources", default=True, show_default=True, help="Whether files go along, or plans alone.")
+def merge(runs: tuple[Path, ...], output: Path, sources: bool) -> None:
+    """Put the rows and files of several runs into one: slices of a suite, or machines.
 
-        count = merged(runs, output)
+    Without sources the folder holds no text of the problems, and may be kept where they may not.
+    """
+    with failures():
+        from kernelwright.suite.merge import copy_all, copy_plan, merged
+
+        count = merged(runs, output, copy_all if sources else copy_plan)
     click.echo(f"{count} rows in {output}")
 
 

@@ -16,7 +16,7 @@ from kernelwright.report.markdown import markdown
 from kernelwright.report.page import page
 from kernelwright.report.words import anchor_of, ratio_text, time_text
 from kernelwright.suite.folder import RunFolder
-from kernelwright.suite.merge import merged
+from kernelwright.suite.merge import copy_all, copy_plan, merged
 from kernelwright.suite.pages import write_pages
 from tests.suite.made import PICTURE, failed_row, make_row, many_exhibits
 
@@ -180,9 +180,17 @@ def test_reports_of_slices_together_show_all_their_problems(tmp_path: Path) -> N
 def test_a_merged_run_has_rows_and_files_and_merging_again_adds_nothing(tmp_path: Path) -> None:
     run_folder(tmp_path / "1", "a/one", "a/two")
     run_folder(tmp_path / "2", "a/three")
-    assert merged([tmp_path / "1", tmp_path / "2"], tmp_path / "all") == 3
-    assert merged([tmp_path / "1", tmp_path / "2"], tmp_path / "all") == 3
+    assert merged([tmp_path / "1", tmp_path / "2"], tmp_path / "all", copy_all) == 3
+    assert merged([tmp_path / "1", tmp_path / "2"], tmp_path / "all", copy_all) == 3
     assert (tmp_path / "all" / "problems" / "a" / "three" / "emitted.py").is_file()
+
+
+def test_a_run_merged_without_sources_holds_no_text_of_the_problems(tmp_path: Path) -> None:
+    run_folder(tmp_path / "1", "a/one")
+    merged([tmp_path / "1"], tmp_path / "all", copy_plan)
+    assert [path.name for path in (tmp_path / "all" / "problems").rglob("*.*")] == ["plan.json"]
+    write_pages([RunFolder(tmp_path / "all")], tmp_path / "all", sources=True, title=None)
+    assert 'svg class="plan"' in (tmp_path / "all" / "report.html").read_text()
 
 
 def test_the_database_answers_questions(tmp_path: Path) -> None:
