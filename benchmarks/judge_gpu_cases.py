@@ -4,7 +4,9 @@ python benchmarks/judge_gpu_cases.py --out results.jsonl                every ca
 python benchmarks/judge_gpu_cases.py --only X32 --only F8               some of them
 python benchmarks/judge_gpu_cases.py --large                            the full-size problems, with peak memory
 python benchmarks/judge_gpu_cases.py --same 20                          the reference against itself, 20 times
-python benchmarks/judge_gpu_cases.py --calibrate                        scores of honest and coarse kernels
+python benchmarks/judge_gpu_cases.py --calibrate cuda                   scores of honest and coarse kernels
+python benchmarks/judge_gpu_cases.py --breakdown                        where the judge's time goes, what it measures
+python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of these in the order of their worth, 290 s
 """
 
 import argparse
@@ -14,13 +16,14 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
+from statistics import median
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
 from kernelwright.device import resolve
-from kernelwright.judge import Judgement, judge, shared_workers
+from kernelwright.judge import Judgement, Verdict, judge, shared_workers
 from kernelwright.judge.correctness import Trial, arguments_of, uninformative
 from kernelwright.judge.criterion import score
 from kernelwright.judge.families import FAMILIES
@@ -38,7 +41,9 @@ def main() -> None:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--same", type=int, default=0)
     parser.add_argument("--calibrate", choices=["cpu", "cuda"])
-    parser.add_argument("--limit", type=float, default=230.0, help="seconds after which no further case is begun")
+    parser.add_argument("--breakdown", action="store_true")
+    parser.add_argument("--everything", action="store_true")
+    parser.add_argument("--limit", type=float, default=270.0, help="seconds after which no further case is begun")
     options = parser.parse_args()
     lines: list[dict[str, object]] = []
 
@@ -49,12 +54,80 @@ def main() -> None:
             options.out.write_text("".join(json.dumps(each) + "\n" for each in lines))
 
     with shared_workers():
-        if options.calibrate:
+        if options.everything:
+            everything(options.limit, say)
+        elif options.breakdown:
+            breakdown(options.limit, say)
+        elif options.calibrate:
             calibrate(torch.device(options.calibrate), say)
         elif options.same:
             same(options.same, options.limit, say)
         else:
             run(LARGE_CASES if options.large else GPU_CASES, options.only, options.limit, say)
+
+
+def everything(limit_s: float, say) -> None:
+    """Exploits and faults first, then how true the times are, the full sizes, the noise, and the yardsticks."""
+    end = time.perf_counter() + limit_s
+    left = lambda: end - time.perf_counter()
+    run(GPU_CASES, [], 0.5 * limit_s, say)
+    breakdown(left(), say)
+    run(LARGE_CASES, [], left(), say)
+    same(20, left() - 15, say)
+    if left() > 10:
+        calibrate(torch.device("cuda"), say)
+
+
+def breakdown(limit_s: float, say) -> None:
+    """The reference against itself: what the judge measures beside CUDA events in this process, and what it took off.
+
+    events_us   a call, by CUDA events around twenty of them
+    eager_us    a call, by the judge
+    handed_us   calls of a batch -> what handing their outputs over took
+    phases_s    where the judge's own time went
+    """
+    end = time.perf_counter() + limit_s
+    for name in ("rectify", "linear", "linear_full", "relu_large"):
+        if time.perf_counter() > end:
+            say({"breakdown": name, "skipped": "no time left"})
+            continue
+        case = GpuCase(f"breakdown of {name}", "itself", name, (Verdict.CORRECT,), replace(TIMED, budget_s=8))
+        line = judged(case, keep=("samples",))
+        samples = line.pop("samples", None) or [{}]
+        say(
+            {
+                "breakdown": name,
+                "events_us": events_us(case.task()),
+                "eager_us": line.get("times_us", {}).get("eager"),  # type: ignore[attr-defined]
+                "handed_us": samples[0].get("handed_us"),
+                "first_call_us": samples[0].get("first_call_us"),
+                "one_by_one_us": one_by_one_us(samples[0].get("turns", [])),
+                **line,
+            }
+        )
+
+
+def events_us(task: Problem) -> float:
+    """By CUDA events, on one set of inputs: the kernels alone, with warm caches."""
+    reference = open_reference(task, torch.device("cuda"))
+    model, args = reference.construct(0), reference.draw(1)
+    for _ in range(3):
+        reference.call(model, args)
+    start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(20):
+        reference.call(model, args)
+    stop.record()
+    torch.cuda.synchronize()
+    return round(start.elapsed_time(stop) / 20 * 1e3, 2)
+
+
+def one_by_one_us(turns: list[dict]) -> dict[str, float]:
+    """Contestant -> a call whose input came alone."""
+    apart = [turn for turn in turns if turn.get("one_by_one")]
+    names = apart[0]["us"] if apart else {}
+    each = {n: [(t["us"][n] - t["handed_us"]) / t["calls"] for t in apart] for n in names}
+    return {name: round(median(values), 2) for name, values in each.items()}
 
 
 def run(cases: tuple[GpuCase, ...], only: list[str], limit_s: float, say) -> None:
@@ -72,11 +145,13 @@ def run(cases: tuple[GpuCase, ...], only: list[str], limit_s: float, say) -> Non
     say({"wrong": wrong, "environment": environment()})
 
 
-def judged(case: GpuCase) -> dict[str, object]:
+def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
     started = time.perf_counter()
     torch.cuda.reset_peak_memory_stats()
+    begun: dict[str, float] = {}
+    heard = lambda phase, share: begun.setdefault(phase, time.perf_counter() - started)
     try:
-        judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"))
+        judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"), heard)
     except Exception as error:  # noqa: BLE001  the next case shall be tried all the same
         return {"case": case.name, "ok": False, "raised": f"{type(error).__name__}: {error}"[:500]}
     complaints = case.complaints(judgement)
@@ -86,8 +161,16 @@ def judged(case: GpuCase) -> dict[str, object]:
         "complaints": complaints,
         **told(judgement),
         "seconds": round(time.perf_counter() - started, 1),
+        "phases_s": durations(begun, time.perf_counter() - started),
+        **{name: judgement.record.get(name) for name in keep},
         "judge_peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2),
     }
+
+
+def durations(begun: dict[str, float], end: float) -> dict[str, float]:
+    """Phase -> seconds, from when each began."""
+    ends = [*list(begun.values())[1:], end]
+    return {name: round(stop - start, 1) for (name, start), stop in zip(begun.items(), ends, strict=True)}
 
 
 def told(judgement: Judgement) -> dict[str, object]:
@@ -101,6 +184,9 @@ def told(judgement: Judgement) -> dict[str, object]:
         "noise": judgement.record.get("noise"),
         "floor_us": judgement.record.get("floor_us"),
         "left_out": judgement.record.get("left_out"),
+        "skipped": judgement.record.get("skipped"),
+        "label_reasons": judgement.record.get("label_reasons"),
+        "known_bad": judgement.record.get("known_bad"),
         "sanitizer": judgement.record.get("sanitizer"),
         "isolation": judgement.isolation,
     }

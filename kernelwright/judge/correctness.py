@@ -87,6 +87,8 @@ class Findings:
     differing: list[str] = field(default_factory=list)
     outside_reads: list[str] = field(default_factory=list)
     damaged_bands: int = 0
+    reasons: dict[Label, str] = field(default_factory=dict)
+    """What was seen, of labels that need explaining."""
     trial_s: float = 0.0
     """How long the last trial took, roughly."""
 
@@ -231,7 +233,7 @@ def _call_in_place(
     contestant.pool.fill_bands(fill)
     given = _write_trial(contestant, case, trial, secret)
     contestant.call(range(1), seed)
-    note_memory_use(contestant, 1, findings.labels)
+    note_memory_use(contestant, 1, findings)
     findings.damaged_bands += contestant.pool.damaged_bands()
     views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
     if fingerprint(views, secret) != given:
@@ -373,7 +375,7 @@ def _call_all(
     write_inputs(contestant, calls)
     contestant.call(range(len(calls)), seed)
     outputs = [contestant.outputs(number) for number in range(len(calls))]
-    note_memory_use(contestant, len(calls), findings.labels)
+    note_memory_use(contestant, len(calls), findings)
     findings.damaged_bands += pool.damaged_bands()
     for args, places in zip(calls, slots, strict=True):
         _, tensors = flatten_arguments(args)
@@ -389,14 +391,17 @@ def write_inputs(contestant: Contestant, calls: Sequence[tuple[Any, ...]]) -> No
             contestant.pool.view(place).copy_(tensor)
 
 
-def note_memory_use(contestant: Contestant, calls: int, labels: set[Label]) -> None:
+def note_memory_use(contestant: Contestant, calls: int, findings: Findings) -> None:
     """Two outputs in one place, or an output in an argument's place."""
     claims = sorted(claim for claim in contestant.claims(calls) if claim[1])
-    if any(a[0] + a[1] > b[0] for a, b in pairwise(claims)):
-        labels.add(Label.REUSES_OUTPUT_BUFFER)
+    for a, b in pairwise(claims):
+        if a[0] + a[1] > b[0]:
+            findings.labels.add(Label.REUSES_OUTPUT_BUFFER)
+            where = f"outputs of one batch lie at {a[0]:#x} (+{a[1]:,}) and {b[0]:#x} (+{b[1]:,})"
+            findings.reasons.setdefault(Label.REUSES_OUTPUT_BUFFER, where)
     base = contestant.pool_base()
     if base and any(base <= address < base + contestant.pool.size for address, _ in claims):
-        labels.add(Label.ALIASES_INPUT)
+        findings.labels.add(Label.ALIASES_INPUT)
 
 
 def arguments_of(trial: Trial, reference: Reference) -> tuple[Any, ...]:
@@ -485,6 +490,7 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
             return Verdict.INCORRECT, f"the buffer {name} afterwards: {describe_score(s)}"
     if findings.differing:
         findings.labels.add(Label.NONDETERMINISTIC_ROUNDING)
+        findings.reasons[Label.NONDETERMINISTIC_ROUNDING] = f"two calls differ: {', '.join(findings.differing)}"
     if any(not s.within(limits_for(y.dtype)) for t in findings.tried for y, s in zip(t.yards, t.scores, strict=True)):
         findings.labels.add(Label.LOOSE_ACCURACY)
     return Verdict.CORRECT, ""

@@ -200,6 +200,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
         notes.labels |= findings.labels - hearing.case.habits
         notes.errors = errors_of(findings)
         notes.evidence |= trials_of(findings)
+        notes.evidence["label_reasons"] = dict(findings.reasons)
         if policy.mutants and findings.tried:
             hearing.report("doubt", 0.0)
             _doubt(hearing, findings, budget)
@@ -259,7 +260,9 @@ def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
         other_layouts = "other batch sizes and layouts"
         expected = VARIANTS * findings.trial_s
         if verdict is Verdict.CORRECT and variants and budget.allows("variants", other_layouts, expected):
-            findings.labels |= labels_for_variants(contestant, case, hearing.roots("variants"))
+            found = labels_for_variants(contestant, case, hearing.roots("variants"))
+            findings.labels |= set(found)
+            findings.reasons |= found
     return findings, verdict, detail
 
 

@@ -13,7 +13,7 @@ import torch
 from kernelwright.judge.case import Case
 from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
-from kernelwright.judge.correctness import uninformative
+from kernelwright.judge.correctness import describe_score, uninformative
 from kernelwright.judge.criterion import limits_for, score
 from kernelwright.judge.families import FAMILIES
 from kernelwright.judge.pool import Placement
@@ -32,18 +32,18 @@ class Variant:
     places: tuple[Placement, ...]
 
 
-def labels_for_variants(contestant: Contestant, case: Case, seeds: Seeds) -> set[Label]:
-    """Called last: a variant may take the candidate's process down."""
-    labels: set[Label] = set()
+def labels_for_variants(contestant: Contestant, case: Case, seeds: Seeds) -> dict[Label, str]:
+    """Each label with what was seen. Called last: a variant may take the candidate's process down."""
+    labels: dict[Label, str] = {}
     for variant in _variants(contestant, case, seeds):
         if variant.label in labels:
             continue
         try:
-            passed = _passes(contestant, case, variant, seeds.draw())
-        except Failed:
-            passed = False
-        if not passed:
-            labels.add(variant.label)
+            why = _wrong(contestant, case, variant, seeds.draw())
+        except Failed as failed:
+            why = f"{failed.verdict}: {failed.detail}"
+        if why:
+            labels[variant.label] = why
         if not contestant.worker.alive():
             break
     return labels
@@ -65,15 +65,15 @@ def _variants(contestant: Contestant, case: Case, seeds: Seeds) -> Iterator[Vari
         yield Variant(Label.CONTIGUOUS_ONLY, args, tuple(spare))
 
 
-def _passes(contestant: Contestant, case: Case, variant: Variant, seed: int) -> bool:
-    """Whether the candidate is right there; True as well where the reference has nothing to say."""
+def _wrong(contestant: Contestant, case: Case, variant: Variant, seed: int) -> str:
+    """How the candidate is wrong there; "" if it is right, or the reference has nothing to say."""
     try:
         output = case.reference.call(case.oracle.model, variant.arguments)
         truth = case.oracle.truth(case.state, [variant.arguments], seed)
     except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
-        return True  # the reference does not take this shape either
+        return ""  # the reference does not take this shape either
     if uninformative(truth.calls[0], FAMILIES[1]):
-        return True
+        return ""
     shape = Shape.of(variant.arguments, output, case.worker_device)
     contestant.take_state(list(case.state.values()))
     contestant.map_places(shape, [variant.places])
@@ -82,9 +82,8 @@ def _passes(contestant: Contestant, case: Case, variant: Variant, seed: int) -> 
         contestant.pool.view(place).copy_(tensor)
     contestant.call(range(1), seed)
     found = contestant.outputs(0)
-    return all(
-        score(c, yard).within_loose(limits_for(yard.dtype)) for c, yard in zip(found, truth.calls[0], strict=True)
-    )
+    scores = [(score(c, yard), limits_for(yard.dtype)) for c, yard in zip(found, truth.calls[0], strict=True)]
+    return next((describe_score(s) for s, limit in scores if not s.within_loose(limit)), "")
 
 
 def _other_batches(tensors: Sequence[torch.Tensor]) -> list[int]:

@@ -83,6 +83,7 @@ class Bench:
         self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
         self.slots: list[Arguments] = []
         self.held: list[tuple[int, list[Any]]] = []
+        self.answers: dict[int, Any] = {}  # what the model gave for each slot, as it gave it
         self.segments: dict[int, bytes] = {}
         self.expected: dict[str, Any] = {}
         self.flags = flags()
@@ -154,6 +155,7 @@ class Bench:
     def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts."""
         self.held.clear()
+        self.answers.clear()
         if not brief["slots"] and self.expected and self.expected["device"].type == "cuda":
             torch.cuda.empty_cache()
         self.slots = [
@@ -174,6 +176,7 @@ class Bench:
         outputs: list[Any] = []
         self._call_all(self.model, slots, seed, outputs)
         self.held.append((slots.start, outputs))
+        self.answers |= dict(enumerate(outputs, slots.start))
         return self._claim_outputs(outputs, slots.start)
 
     def hand_over(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -183,8 +186,7 @@ class Bench:
         return self._claim_outputs(outputs, slots.start)
 
     def _last_answers(self, slots: slice) -> Callable[..., Any]:
-        given = {first + number: output for first, row in self.held for number, output in enumerate(row)}
-        answers = iter([given[slot] for slot in range(slots.start, slots.stop)])
+        answers = iter([self.answers[slot] for slot in range(slots.start, slots.stop)])
         return lambda *args: next(answers)
 
     def call_one_by_one(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -207,9 +209,11 @@ class Bench:
                     _manual_seed(seed + slot)
                     while pace[0] <= slot:
                         pass
-                    outputs.append(model(*args))
+                    claimed = [model(*args)]
+                    self.answers[slot] = claimed[0]
                     self.synchronize()
-                    status, text = self._claim_outputs(outputs[-1:], slot)
+                    status, text = self._claim_outputs(claimed, slot)
+                    outputs += claimed
                     if status is not Status.DONE:
                         return status, text
                     pace[1] = slot + 1
