@@ -295,7 +295,10 @@ class Placement:
         self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
     ) -> Buffer:
         """State in its own place, else the memory of an operand that dies here, else new memory."""
+        core_reads = {x for operand in unit.core.operands for x in self.memory[operand]} if unit.core else set()
         for update in self.graph.updates:
+            if update.target in core_reads:
+                continue  # other blocks may still need what one writes
             if update.value is node and self.may_write_state(number, node, update, loads):
                 self.done_updates.add(update)
                 return self.places[update.target]
