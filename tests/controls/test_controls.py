@@ -73,6 +73,13 @@ def test_weights_that_cannot_be_handed_over_are_made_by_the_same_seed() -> None:
     assert Label.WEIGHTS_BY_SEED in judgement.labels
 
 
+@pytest.mark.parametrize(("name", "task"), [("argmax_of_ties", "argmax"), ("p08_strided_output", "rectify")])
+def test_outputs_that_are_not_one_dense_tensor_are_timed_too(name: str, task: str) -> None:
+    judgement = verdict_on(candidate(HERE, name), task, TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None
+
+
 def test_a_strided_output_is_labelled() -> None:
     judgement = verdict_on(candidate(HERE, "p08_strided_output"), "rectify")
     assert Label.STRIDED_OUTPUT in judgement.labels
