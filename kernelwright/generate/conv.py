@@ -166,6 +166,20 @@ def epilogue_grid(region: Region) -> Grid:
     return Grid("rows", extents, 1, columns, tuple(accesses[:split]), tuple(accesses[split:]))
 
 
+class ConvEpilogueWriter(EpilogueWriter):
+    """As after a product; but results may lie scattered, in channels-last order or inside a concatenation."""
+
+    def members(self) -> list[str]:
+        lines = super().members()
+        for node, access in self.results:
+            if access.inner != 1:
+                name, address = self.result_name(node), self.address(access)
+                plain = f"kw::store<N>({address}, {name});"
+                spread = f"kw::scatter<N>({address}, {access.inner}, {name});"
+                lines = [line.replace(plain, spread) for line in lines]
+        return lines
+
+
 # --- text
 
 
@@ -176,7 +190,7 @@ def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[
 
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
-    writer = EpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    writer = ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region))
     body, launcher = camel(kernel.name), launcher_name(kernel)
     struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + module.entry(launcher, choice, shape, body)
     packed = [identifier(b.name) for b in conv_extra(module, kernel, choice).reads if b.packed_from is not None]

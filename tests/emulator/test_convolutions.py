@@ -79,6 +79,11 @@ def best_of(template: ModuleType) -> Callable[[Kernel, Sequence[Choice]], Choice
     return lambda _, choices: next(c for c in choices if type(c) is template.Config)
 
 
+def first_of(template: ModuleType) -> Callable[[Kernel, Sequence[Choice]], Choice]:
+    """The same where the program has other kernels too."""
+    return lambda _, choices: next((c for c in choices if type(c) is template.Config), choices[0])
+
+
 def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice]], Choice]:
     """One of all configs that fit, not only of those that are ranked."""
 
@@ -159,6 +164,26 @@ def test_what_follows_is_in_the_same_kernel(name: str, template: ModuleType, tmp
 def test_channels_last_inputs_are_read_as_they_lie(template: ModuleType, tmp_path: Path) -> None:
     inputs = "torch.randn(2, 9, 6, 7).to(memory_format=torch.channels_last)"
     agrees(model(tmp_path, "Conv2d(9, 6, 3)", (2, 9, 6, 7), inputs=inputs), pick=best_of(template))
+
+
+@pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
+def test_results_may_lie_in_channels_last_order(template: ModuleType, tmp_path: Path) -> None:
+    """What is added is, and what follows is not fused: the sum takes its order."""
+    inputs = "torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last)"
+    body = "return torch.cumsum(self.conv(x) + x, 1) * 2"
+    agrees(model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 6), body, inputs), pick=first_of(template))
+
+
+@pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
+def test_results_may_be_parts_of_a_concatenation(template: ModuleType, tmp_path: Path) -> None:
+    body = "y = self.conv(x)\n        return torch.stack([torch.relu(y), torch.tanh(y)], -1), torch.cat([y, y * 2], 1)"
+    agrees(model(tmp_path, "Conv2d(4, 4, 3)", (1, 4, 6, 8), body), pick=first_of(template))
+
+
+@pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
+def test_state_that_is_convolved_is_not_written_over(template: ModuleType, tmp_path: Path) -> None:
+    body = "x.copy_(torch.relu(self.conv(x)))\n        return x * 2"
+    agrees(model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (1, 8, 9, 10), body), pick=first_of(template))
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
