@@ -1,17 +1,19 @@
 // Monoids: what is known of a part of a row, for N rows or N parts of one row side by side. Each starts from `clear`,
 // which is neutral, takes single elements by `add` (lane i, then the element) and other parts by `merge`. `folded` is
-// what N parts of one row know together, by halves: the order is fixed, and so is every bit of the result.
+// what N parts of one row know together. All orders are fixed, and so is every bit of a result.
 #pragma once
 
 #include "math.cuh"
 #include "vec.cuh"
 
-// kw: KW_HALVES
-// Stands before a loop that halves a number of lanes.
+// kw: KW_FOLD
+// Stands before a loop that makes one value of all lanes: KW_FOLD(+ : sum). In the order of the lanes on a GPU, in a tree
+// that the compiler lays out on a CPU.
 #ifdef __CUDACC__
-#define KW_HALVES _Pragma("unroll")
+#define KW_FOLD(...) _Pragma("unroll")
 #else
-#define KW_HALVES _Pragma("GCC unroll 16")
+#define KW_TEXT(...) #__VA_ARGS__
+#define KW_FOLD(...) _Pragma(KW_TEXT(omp simd reduction(__VA_ARGS__)))
 #endif
 
 namespace kw {
@@ -38,10 +40,9 @@ template <typename T, int N> struct Sum {
         KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] + other.total[i]);
     }
     KW_DEVICE Sum<T, 1> folded() const {
-        Sum x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.total[i] = T(x.total[i] + x.total[half + i]);
-        return {{x.total[0]}};
+        T sum = 0;
+        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum = T(sum + total[i]);
+        return {{sum}};
     }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
@@ -55,10 +56,9 @@ template <typename T, int N> struct Product {
         KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] * other.total[i]);
     }
     KW_DEVICE Product<T, 1> folded() const {
-        Product x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.total[i] = T(x.total[i] * x.total[half + i]);
-        return {{x.total[0]}};
+        T product = 1;
+        KW_FOLD(* : product) for (int i = 0; i < N; ++i) product = T(product * total[i]);
+        return {{product}};
     }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
@@ -73,10 +73,11 @@ template <typename T, int N> struct Largest {
         KW_LANES for (int i = 0; i < N; ++i) best[i] = maximum(T(best[i]), T(other.best[i]));
     }
     KW_DEVICE Largest<T, 1> folded() const {
-        Largest x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.best[i] = maximum(T(x.best[i]), T(x.best[half + i]));
-        return {{x.best[0]}};
+        T most = lowest<T>();
+        int nan = 0;
+        KW_FOLD(max : most) for (int i = 0; i < N; ++i) most = T(best[i]) > most ? T(best[i]) : most;
+        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
+        return {{nan ? T(lowest<T>() * T(0)) : most}};
     }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
@@ -91,10 +92,11 @@ template <typename T, int N> struct Smallest {
         KW_LANES for (int i = 0; i < N; ++i) best[i] = minimum(T(best[i]), T(other.best[i]));
     }
     KW_DEVICE Smallest<T, 1> folded() const {
-        Smallest x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.best[i] = minimum(T(x.best[i]), T(x.best[half + i]));
-        return {{x.best[0]}};
+        T least = highest<T>();
+        int nan = 0;
+        KW_FOLD(min : least) for (int i = 0; i < N; ++i) least = T(best[i]) < least ? T(best[i]) : least;
+        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
+        return {{nan ? T(highest<T>() * T(0)) : least}};
     }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
@@ -119,10 +121,9 @@ template <typename T, typename Index, int N> struct LargestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE LargestAt<T, Index, 1> folded() const {
-        LargestAt x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.add(i, x.best[half + i], x.at[half + i]);
-        return {{x.best[0]}, {x.at[0]}};
+        LargestAt<T, Index, 1> first{{best[0]}, {at[0]}};
+        for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
+        return first;
     }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
@@ -147,10 +148,9 @@ template <typename T, typename Index, int N> struct SmallestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE SmallestAt<T, Index, 1> folded() const {
-        SmallestAt x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.add(i, x.best[half + i], x.at[half + i]);
-        return {{x.best[0]}, {x.at[0]}};
+        SmallestAt<T, Index, 1> first{{best[0]}, {at[0]}};
+        for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
+        return first;
     }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
@@ -199,19 +199,24 @@ template <typename T, int N> struct Deviations {
         count = both;
     }
     KW_DEVICE Deviations<T, 1> folded() const {
-        Deviations x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2) {  // of lanes that have all seen `count` elements
-            KW_LANES for (int i = 0; i < half; ++i) {
-                const T apart = x.mean[half + i] - x.mean[i];
-                x.mean[i] = fma(apart, T(0.5), x.mean[i]);
-                x.squares[i] = fma(apart * (T(0.5) * x.count), apart, x.squares[i] + x.squares[half + i]);
-            }
-            x.count *= 2;
-        }
-        return {{x.mean[0]}, {x.squares[0]}, x.count};
+        T sum = 0, inside = 0, between = 0;
+        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum += mean[i];
+        const T all = sum * T(1.0 / N);
+        KW_FOLD(+ : inside) for (int i = 0; i < N; ++i) inside += squares[i];
+        KW_FOLD(+ : between) for (int i = 0; i < N; ++i) between += (mean[i] - all) * (mean[i] - all);
+        return {{all}, {fma(between, count, inside)}, count * N};
     }
     KW_DEVICE T value(int i) const { return squares[i]; }
 };
+
+// kw: exp_falling
+// e^x for x <= 0; what would be denormal may be 0.
+#ifdef __CUDACC__
+template <typename T> KW_DEVICE T exp_falling(T x) { return exp(x); }
+#else
+KW_DEVICE float exp_falling(float x) { return exp_bounded(x < -88.0f ? -88.0f : x); }  // NaN stays
+KW_DEVICE double exp_falling(double x) { return exp(x); }
+#endif
 
 // kw: Exponentials
 // The sum of exp(x - largest), scaled anew whenever a larger x comes: one exponential an element. The largest starts
@@ -224,7 +229,7 @@ template <typename T, int N> struct Exponentials {
         total = fill<N>(T(0));
     }
     KW_DEVICE void take(int i, T x, T amount) {
-        const T apart = x - largest[i], scale = exp(-abs(apart));
+        const T apart = x - largest[i], scale = exp_falling(-abs(apart));
         const bool grows = apart > 0;
         total[i] = fma(grows ? total[i] : amount, scale, grows ? amount : total[i]);
         largest[i] = grows ? x : largest[i];
@@ -234,15 +239,10 @@ template <typename T, int N> struct Exponentials {
         KW_LANES for (int i = 0; i < N; ++i) take(i, other.largest[i], other.total[i]);
     }
     KW_DEVICE Exponentials<T, 1> folded() const {
-        Exponentials x = *this;
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i)
-                x.largest[i] = x.largest[half + i] > x.largest[i] ? x.largest[half + i] : x.largest[i];
-        const T all = x.largest[0];
-        KW_LANES for (int i = 0; i < N; ++i) x.total[i] *= exp(largest[i] - all);
-        KW_HALVES for (int half = N / 2; half > 0; half /= 2)
-            KW_LANES for (int i = 0; i < half; ++i) x.total[i] += x.total[half + i];
-        return {{all}, {x.total[0]}};
+        T all = start(), sum = 0;
+        KW_FOLD(max : all) for (int i = 0; i < N; ++i) all = largest[i] > all ? largest[i] : all;
+        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum += total[i] * exp_falling(largest[i] - all);
+        return {{all}, {sum}};
     }
     KW_DEVICE T value(int i) const {
         const bool defined = (total[i] > 0) & (largest[i] < highest<T>());
