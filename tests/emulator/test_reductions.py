@@ -67,14 +67,14 @@ ALONG = {
     "a block, in shared memory": Config(64, 4, 64, 4, "shared", 1, False),
     "a cluster": Config(64, 2, 64, 2, "again", 4, True),
     "a cluster, held": Config(32, 4, 32, 4, "registers", 2, True),
-    "a cluster, in shared memory": Config(64, 4, 64, 1, "shared", 8, True),
+    "a cluster, in shared memory": Config(64, 2, 64, 1, "shared", 8, True),
     "split": Config(64, 4, 64, 2, "again", 5, False),
 }
 ACROSS = {
     "a thread a row": Config(64, 4, 1, 2, "again", 1, False),
     "threads share rows": Config(64, 2, 8, 2, "again", 1, False),
     "held": Config(64, 4, 16, 2, "registers", 1, False),
-    "a block to few rows": Config(64, 1, 64, 1, "again", 1, False),
+    "two teams a block": Config(64, 1, 32, 1, "again", 1, False),
     "split": Config(64, 2, 8, 1, "again", 3, False),
 }
 
