@@ -24,6 +24,7 @@ from tests.emulator.source import host_source
 
 HOST = Path(__file__).parent / "host"
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
+BEGINNING = "cuda_on_host.hpp"
 MACHINE_SOURCES = ("machine.cpp", "memory.cpp", "ptx.cpp", "asynchronous.cpp")
 
 # -fsanitize without the sanitizers' libraries: host/memory.cpp answers the calls. What is not in PTX is not contracted.
@@ -100,14 +101,27 @@ def library_of(cuda: str) -> Library:
     key = content_key(kernel_key(), cuda, headers_key() if includes else "")
 
     def make(private: Path) -> None:
-        (private / "kernel.cpp").write_text('#include "cuda_on_host.hpp"\n#line 1\n' + host_source(cuda))
-        paths = [f"-I{HOST}", f"-I{rewritten_headers()}"] if includes else [f"-I{HOST}"]
+        (private / "kernel.cpp").write_text(f'#include "{BEGINNING}"\n#line 1\n{host_source(cuda)}')
+        paths = [f"-I{path}" for path in (host_headers(), *([rewritten_headers()] if includes else []))]
         compiled(private, [*KERNEL_FLAGS, *paths, "-c", "kernel.cpp", "-o", "kernel.o"])
         compiled(private, ["-shared", "kernel.o", "-Wl,-Bsymbolic", "-o", "kernel.so"])
 
     path = built(key, "kernel.so", make)
     machine()
     return Library(ctypes.CDLL(str(path)), cuda)
+
+
+@cache
+def host_headers() -> Path:
+    """CUDA for the host, with the header that every kernel begins with compiled ahead: a fifth of each compilation."""
+
+    def make(private: Path) -> None:
+        for path in HOST.iterdir():
+            if path.suffix != ".cpp":
+                shutil.copy(path, private)
+        compiled(private, [*KERNEL_FLAGS, "-x", "c++-header", BEGINNING, "-o", f"{BEGINNING}.gch"])
+
+    return built(content_key("host", kernel_key()), f"{BEGINNING}.gch", make).parent
 
 
 @cache
@@ -161,10 +175,10 @@ class Library:
 
     def give(self, tensor: Any) -> int:
         """The address of a tensor that the next call may touch: from its first element to its last."""
-        address = int(tensor.untyped_storage().data_ptr()) + tensor.storage_offset() * tensor.element_size()
+        address = int(tensor.untyped_storage().data_ptr() + tensor.storage_offset() * tensor.element_size())
         extent = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True)) + 1
-        size = extent * tensor.element_size() if tensor.numel() else 0
-        self.memory[address] = max(int(size), self.memory.get(address, 0))
+        size = int(extent * tensor.element_size()) if tensor.numel() else 0
+        self.memory[address] = max(size, self.memory.get(address, 0))
         return address
 
     def call(self, entry: str, *arguments: Any) -> int:

@@ -46,7 +46,7 @@ Source = str | Path | Problem | nn.Module
 # --- from a problem to a program
 
 
-def emulated_problem(source: Source, inputs: Sequence[Any] | None = None, **sizes: object) -> Problem:
+def emulated_problem(source: Source, inputs: Sequence[Any] | None = None, **sizes: Any) -> Problem:
     """The problem with other values for its upper-case constants, such as ROWS=5."""
     if isinstance(source, nn.Module):
         return problem_of(source, inputs)
@@ -161,7 +161,7 @@ def emulation_of(problem: Problem, device: str = "h200", pick: Pick = first, pre
     return Emulation(problem, program, library_of(program.text) if program.text else None)
 
 
-def emulated(source: Source, inputs: Sequence[Any] | None = None, *, pick: Pick = first, **sizes: object) -> Any:
+def emulated(source: Source, inputs: Sequence[Any] | None = None, *, pick: Pick = first, **sizes: Any) -> Any:
     """What the emitted program computes of a problem's own inputs, or of those given."""
     problem = emulated_problem(source, inputs, **sizes)
     made = instantiate(problem, SEED, "cpu")
@@ -179,7 +179,7 @@ def agrees(
     pick: Pick = first,
     precision: str = "reference",
     device: str = "h200",
-    **sizes: object,
+    **sizes: Any,
 ) -> Program:
     """Fails unless outputs and state are as close to those in float64 as PyTorch's own, or within a few roundings."""
     problem = emulated_problem(source, inputs, **sizes)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.emulator.build import g_plus_plus
@@ -11,7 +13,7 @@ from tests.stages import EXAMPLES, NAMES
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
 # By example, one or more sets of its constants: whole vectors, none, and ends that fill none.
-SIZES: dict[str, tuple[dict[str, object], ...]] = {
+SIZES: dict[str, tuple[dict[str, Any], ...]] = {
     "adam_step": ({"ROWS": 3, "COLUMNS": 24}, {"ROWS": 5, "COLUMNS": 7}),
     "batchnorm_residual": ({"BATCH": 2, "CHANNELS": 3, "HEIGHT": 5, "WIDTH": 8},),
     "black_scholes": ({"OPTIONS": 1001},),

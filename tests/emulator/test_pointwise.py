@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -89,7 +90,7 @@ def test_random_graphs_give_what_the_interpreter_gives(cases: float) -> None:
 
 # --- every config
 
-WALKS = {
+WALKS: dict[str, tuple[str, dict[str, Any]]] = {
     "rows": ("geglu", {"ROWS": 3, "HIDDEN": 24}),
     "one row with a rest": ("relu", {"ROWS": 7, "COLUMNS": 33}),
     "flat": ("half_activations", {"ROWS": 5, "FEATURES": 33}),
@@ -104,7 +105,7 @@ def test_every_config_gives_the_same(walk: str) -> None:
     tried: list[Choice] = []
 
     def extreme(key: Callable[[Choice], object], _: Kernel, choices: list[Choice]) -> Choice:
-        tried.append(min((c for c in choices if c.threads <= 256), key=key))  # type: ignore[union-attr, type-var, arg-type]
+        tried.append(min((c for c in choices if c.threads <= 256), key=key))  # type: ignore[union-attr, arg-type]
         return tried[-1]
 
     sides = ["lanes", "levels" if walk == "tiles" else "vectors"]
