@@ -129,7 +129,7 @@ def run(
     Ends with 0 if no problem is wrong or broken, else with 1.
     """
     with failures():
-        from kernelwright.report.row import Terms
+        from kernelwright.report.row import Terms, identity_of
         from kernelwright.settings import read_settings
         from kernelwright.suite.devices import find_places
         from kernelwright.suite.folder import RunFolder, read_rows
@@ -157,14 +157,15 @@ def run(
             commit=commit or commit_here(),
             command=command_line(),
         )
-        with folder.claimed(), watching(len(problems)) as watch:
+        with folder.claimed():
             earlier = folder.rows() if folder.rows_path.is_file() else []
             elsewhere = [row for place in done_in for row in read_rows(place)]
-            done = (
-                set() if redo else {row.identity for row in (*earlier, *elsewhere) if not (redo_failed and failed(row))}
-            )
+            counted = [row for row in (*earlier, *elsewhere) if not (redo or (redo_failed and failed(row)))]
+            done = {row.identity for row in counted}
+            left = [p for p in problems if identity_of(p.name, p.sha256, order.terms) not in done]
             folder.write_about({"command": order.command, "commit": order.commit, "problems": len(problems)})
-            outcome = run_suite(problems, order, folder, done=done, watch=watch)
+            with watching(len(left)) as watch:
+                outcome = run_suite(problems, order, folder, done=done, watch=watch)
     click.echo(closing_words(outcome, output))
     if not no_report and folder.rows_path.is_file():
         write_reports([folder], output, sources=True)

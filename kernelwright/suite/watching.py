@@ -60,12 +60,12 @@ def watching(total: int) -> Iterator[Callable[[Row | None, str], None]]:
         task = bar.add_task("starting", total=total)
 
         def watch(row: Row | None, name: str) -> None:
-            if row is None:
-                return
-            tally.add(row)
-            if row.standing not in ("right", "unchanged"):
-                bar.console.print(line_of(row), soft_wrap=True, markup=False)
-            bar.update(task, advance=1, description=str(tally))
+            if row is not None:
+                tally.add(row)
+                bar.advance(task)
+                if row.standing not in ("right", "unchanged"):
+                    bar.console.print(line_of(row), soft_wrap=True, markup=False)
+            bar.update(task, description=f"{tally}; {'started' if row is None else 'done'} {name.rpartition('/')[2]}")
 
         yield watch
 
