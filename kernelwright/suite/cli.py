@@ -160,8 +160,8 @@ def run(
         with folder.claimed():
             earlier = folder.rows() if folder.rows_path.is_file() else []
             elsewhere = [row for place in done_in for row in read_rows(place)]
-            counted = [row for row in (*earlier, *elsewhere) if not (redo or (redo_failed and failed(row)))]
-            done = {row.identity for row in counted}
+            known = {row.identity: row for row in (*earlier, *elsewhere)}
+            done = {i for i, row in known.items() if not (redo or (redo_failed and failed(row)))}
             left = [p for p in problems if identity_of(p.name, p.sha256, order.terms) not in done]
             folder.write_about({"command": order.command, "commit": order.commit, "problems": len(problems)})
             with watching(len(left)) as watch:
