@@ -122,9 +122,19 @@ def settings_of(job: Job) -> Settings:
 
 
 def announce(phase: str, share: float, turns: Turns) -> None:
+    """A phase begins when its turn has come; whoever waits for a GPU keeps no memory on it that it does not use."""
+    if share == 0.0:
+        release_cached_memory()
     turns.enter(phase)
     if share == 0.0:
         LOG.info(phase)
+
+
+def release_cached_memory() -> None:
+    import torch
+
+    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        torch.cuda.empty_cache()
 
 
 def policy_of(job: Job) -> Policy:
