@@ -168,7 +168,9 @@ def run(
                 outcome = run_suite(problems, order, folder, done=done, watch=watch)
     click.echo(closing_words(outcome, output))
     if not no_report and folder.rows_path.is_file():
-        write_reports([folder], output, sources=True)
+        from kernelwright.suite.pages import sources_fit
+
+        write_reports([folder], output, sources=sources_fit(folder))
         click.echo(f"{output / 'report.html'}")
     sys.exit(1 if any(row.standing in ("wrong", "broken") for row in outcome.rows) else 0)
 

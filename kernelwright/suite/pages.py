@@ -15,7 +15,10 @@ from kernelwright.report.row import Row
 from kernelwright.suite.database import write_database
 from kernelwright.suite.folder import RunFolder, latest, write_whole
 
-__all__ = ["exhibits_of", "write_pages"]
+__all__ = ["exhibits_of", "sources_fit", "write_pages"]
+
+# Marked up, sources take twice their size; a page of more than some megabytes is no pleasure on a phone.
+MOST_SOURCE_BYTES = 3_000_000
 
 
 def write_pages(folders: Sequence[RunFolder], target: Path, *, sources: bool, title: str | None) -> list[Path]:
@@ -29,6 +32,13 @@ def write_pages(folders: Sequence[RunFolder], target: Path, *, sources: bool, ti
     write_whole(paths[1], markdown(rows, name))
     write_database(rows, paths[2])
     return paths
+
+
+def sources_fit(folder: RunFolder) -> bool:
+    """Whether the original and the emitted files of a run are small enough to stand in its page."""
+    homes = [folder.problem_folder(row.problem) for row in latest(folder.rows())]
+    files = [home / name for home in homes for name in ("original.py", "emitted.py")]
+    return sum(path.stat().st_size for path in files if path.is_file()) <= MOST_SOURCE_BYTES
 
 
 def exhibits_of(folders: Sequence[RunFolder], target: Path, *, sources: bool) -> list[Exhibit]:
