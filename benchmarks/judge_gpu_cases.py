@@ -4,6 +4,7 @@ python benchmarks/judge_gpu_cases.py --out results.jsonl                every ca
 python benchmarks/judge_gpu_cases.py --only X32 --only F8               some of them
 python benchmarks/judge_gpu_cases.py --large                            the full-size problems, with peak memory
 python benchmarks/judge_gpu_cases.py --same 20                          the reference against itself, 20 times
+python benchmarks/judge_gpu_cases.py --same 20 --on-cpu                 on the CPU, and twice the work, with the load
 python benchmarks/judge_gpu_cases.py --calibrate cuda                   scores of honest and coarse kernels
 python benchmarks/judge_gpu_cases.py --breakdown                        where the judge's time goes, what it measures
 python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of these in the order of their worth, 290 s
@@ -11,6 +12,7 @@ python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of t
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -23,15 +25,18 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from kernelwright.device import resolve
-from kernelwright.judge import Judgement, Verdict, judge, shared_workers
+from kernelwright.judge import Candidate, Judgement, Policy, Verdict, extract, judge, shared_workers
 from kernelwright.judge.correctness import Trial, arguments_of, uninformative
 from kernelwright.judge.criterion import score
 from kernelwright.judge.families import FAMILIES
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import open_reference
-from kernelwright.load import Problem
+from kernelwright.load import Problem, load
 from tests.cheats.gpu_cases import GPU_CASES, LARGE_CASES, TIMED, GpuCase
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+CPU_PROBLEMS, CPU_CONTROLS = TESTS / "cheats" / "problems", TESTS / "controls" / "candidates"
 
 
 def main() -> None:
@@ -40,6 +45,7 @@ def main() -> None:
     parser.add_argument("--only", action="append", default=[])
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--same", type=int, default=0)
+    parser.add_argument("--on-cpu", action="store_true")
     parser.add_argument("--calibrate", choices=["cpu", "cuda"])
     parser.add_argument("--breakdown", action="store_true")
     parser.add_argument("--everything", action="store_true")
@@ -60,6 +66,8 @@ def main() -> None:
             breakdown(options.limit, say)
         elif options.calibrate:
             calibrate(torch.device(options.calibrate), say)
+        elif options.same and options.on_cpu:
+            same_on_cpu(options.same, say)
         elif options.same:
             same(options.same, options.limit, say)
         else:
@@ -200,6 +208,21 @@ def same(times: int, limit_s: float, say) -> None:
         if time.perf_counter() > end:
             break
         say({"run": number, **judged(case)})
+
+
+def same_on_cpu(times: int, say) -> None:
+    """The reference against itself, a candidate that does everything twice, and how long a judgement takes."""
+    task = load(CPU_PROBLEMS / "linear_timed.py")
+    itself = Candidate(task.source.replace("class Model(", "class ModelNew("), "itself")
+    twice = extract((CPU_CONTROLS / "p02_twice_the_work.py").read_text(), ".py")
+    short = Policy(budget_s=12, baselines=("eager",), mutants=False, robustness=False)
+    runs = [("itself", itself, short)] * times + [("twice", twice, short)] * 5 + [("default policy", itself, Policy())]
+    for number, (name, candidate, policy) in enumerate(runs):
+        started = time.perf_counter()
+        judgement = judge(task, candidate, policy, resolve("cpu"))
+        seconds = round(time.perf_counter() - started, 1)
+        load_1min = round(os.getloadavg()[0], 1)
+        say({"run": number, "candidate": name, **told(judgement), "seconds": seconds, "load": load_1min})
 
 
 def calibrate(device: torch.device, say) -> None:

@@ -203,6 +203,8 @@ class Contestant:
         reply = self._wait(self.call_limit_s, op)
         self.worker.stop()
         self._require_done(reply)
+        if len(elapsed) != len(slots):
+            raise Failed(Verdict.TAMPERING, "it said that it was done before all of its inputs were there")
         witnesses += seen
         return elapsed
 
@@ -408,8 +410,11 @@ class Witness:
         self.slots = slots
         self._contestant = contestant
         self._leaves = contestant.shape.leaves
+        # A generator of its own: the judge's is seeded while it draws inputs, perhaps at this moment.
+        entropy = torch.Generator()
+        entropy.seed()
         self._elements = [
-            torch.randint(0, max(_count(spec), 1), (len(slots), LOOKS)) if spec is not None else None
+            torch.randint(0, max(_count(spec), 1), (len(slots), LOOKS), generator=entropy) if spec is not None else None
             for spec in self._leaves
         ]
         self._seen: list[torch.Tensor | None] = []

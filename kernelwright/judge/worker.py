@@ -83,7 +83,7 @@ class Bench:
         self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
         self.slots: list[Arguments] = []
         self.held: list[tuple[int, list[Any]]] = []
-        self.answers: dict[int, Any] = {}  # what the model gave for each slot, as it gave it
+        self.leaves: dict[int, list[Any]] = {}  # slot -> its output's tensors, copies where it cannot be read as it is
         self.segments: dict[int, bytes] = {}
         self.expected: dict[str, Any] = {}
         self.flags = flags()
@@ -155,7 +155,7 @@ class Bench:
     def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts."""
         self.held.clear()
-        self.answers.clear()
+        self.leaves.clear()
         if not brief["slots"] and self.expected and self.expected["device"].type == "cuda":
             torch.cuda.empty_cache()
         self.slots = [
@@ -176,7 +176,6 @@ class Bench:
         outputs: list[Any] = []
         self._call_all(self.model, slots, seed, outputs)
         self.held.append((slots.start, outputs))
-        self.answers |= dict(enumerate(outputs, slots.start))
         return self._claim_outputs(outputs, slots.start)
 
     def hand_over(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -186,7 +185,8 @@ class Bench:
         return self._claim_outputs(outputs, slots.start)
 
     def _last_answers(self, slots: slice) -> Callable[..., Any]:
-        answers = iter([self.answers[slot] for slot in range(slots.start, slots.stop)])
+        given = {first + number: output for first, row in self.held for number, output in enumerate(row)}
+        answers = iter([given[slot] for slot in range(slots.start, slots.stop)])
         return lambda *args: next(answers)
 
     def call_one_by_one(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -209,11 +209,9 @@ class Bench:
                     _manual_seed(seed + slot)
                     while pace[0] <= slot:
                         pass
-                    claimed = [model(*args)]
-                    self.answers[slot] = claimed[0]
+                    outputs.append(model(*args))
                     self.synchronize()
-                    status, text = self._claim_outputs(claimed, slot)
-                    outputs += claimed
+                    status, text = self._claim_outputs(outputs[-1:], slot)
                     if status is not Status.DONE:
                         return status, text
                     pace[1] = slot + 1
@@ -271,13 +269,12 @@ class Bench:
                 claims[at + 1] = 0  # dense
                 at += words
                 continue
-            problem, at = self._claim_output(outputs, number, at)
+            problem, at = self._claim_output(output, first + number, at)
             if problem:
                 return Status.WRONG_TYPE, problem
         return Status.DONE, ""
 
-    def _claim_output(self, outputs: list[Any], number: int, at: int) -> tuple[str, int]:
-        output = outputs[number]
+    def _claim_output(self, output: Any, slot: int, at: int) -> tuple[str, int]:
         template, leaves = flatten_output(output)
         if template != self.expected["template"]:
             return f"the output is {_described(output)}; the reference's is {_template_words(self.expected)}", at
@@ -288,7 +285,7 @@ class Bench:
                 leaves[position] = compact(leaf)
             _write_claim(self.board, wire.CLAIMS_AT + at * 8, leaves[position])
             at += wire.CLAIM.size // 8
-        outputs[number] = leaves  # what was copied lives as long as the rest
+        self.leaves[slot] = leaves  # what was copied lives as long as the rest
         self.synchronize()
         return "", at
 
@@ -299,14 +296,14 @@ class Bench:
         per_call = len(self.expected["leaves"])
         for first, outputs in self.held:
             for number, output in enumerate(outputs):
-                leaves = output if isinstance(output, list) else flatten_output(output)[1]
+                leaves = self.leaves.get(first + number) or flatten_output(output)[1]
                 for position, leaf in enumerate(leaves):
                     if isinstance(leaf, torch.Tensor) and leaf.numel():
                         leaves[position] = channel_cuda.exported(leaf, self.segments)
                         if leaves[position] is not leaf:
                             claim = (first + number) * per_call + position
                             _write_claim(self.board, wire.CLAIMS_AT + claim * wire.CLAIM.size, leaves[position])
-                outputs[number] = leaves
+                self.leaves[first + number] = leaves
         self.synchronize()
         entries = list(self.segments.values())[-wire.MAX_SEGMENTS :]
         table = len(entries).to_bytes(8, "little").ljust(wire.SEGMENT.size, b"\0") + b"".join(entries)

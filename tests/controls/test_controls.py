@@ -178,6 +178,15 @@ def test_a_problem_that_says_cuda_is_judged_on_a_cpu(tmp_path: Path) -> None:
     assert judgement.speed is not None
 
 
+@pytest.mark.parametrize(
+    "expression", ["(x * 2, x.t())", "{'sum': x.sum(), 'parts': [x.argmax(1)]}", "float(x.sum())", "x[:, ::2]"]
+)
+def test_a_model_is_timed_whatever_it_gives(tmp_path: Path, expression: str) -> None:
+    judgement = own_model(tmp_path, HEAD.format("", expression) + INPUTS.format(""), replace(TIMED, budget_s=2))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None, judgement.record["left_out"]
+
+
 def test_a_large_problem_is_judged_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernelwright.judge.case.COPIES", 1 << 30)
     source = HEAD.format("", "torch.softmax(x, 1)") + "\ndef get_inputs():\n    return [torch.rand(40, 600)]\n"
