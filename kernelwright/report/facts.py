@@ -56,13 +56,14 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         return {"verdict": "NOT_RUN", "detail": detail, "environment": dict(environment)}
     errors, record = judgement.errors, judgement.record
     spans = {name: Span(i.median, i.low, i.high) for name, i in judgement.times_us.items()}
-    unclear = any(span.median < SHORTEST_US for span in spans.values())
+    ratios = {name: Span(i.median, i.low, i.high) for name, i in judgement.speedup.items()}
+    unclear = any(s.median < SHORTEST_US for s in spans.values()) or any(map(says_nothing, ratios.values()))
     return {
         "verdict": str(judgement.verdict),
         "speed": "INCONCLUSIVE" if unclear else None if judgement.speed is None else str(judgement.speed),
         "detail": UNCLEAR if unclear else judgement.detail,
         "labels": tuple(str(label) for label in judgement.labels),
-        "speedup": {} if unclear else {name: Span(i.median, i.low, i.high) for name, i in judgement.speedup.items()},
+        "speedup": {} if unclear else ratios,
         "times_us": {} if unclear else spans,
         "noise": number_of(record.get("noise")),
         "errors": None
@@ -73,6 +74,11 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         "skipped": {str(step): str(why) for step, why in record.get("skipped", {}).items()},
         "environment": {**judgement.environment, **environment},
     }
+
+
+def says_nothing(ratio: Span) -> bool:
+    """An interval in which both are a hundred times as fast as the other."""
+    return not (ratio.low > 0 and ratio.high / ratio.low < 100)
 
 
 def number_of(value: Any) -> float | None:

@@ -11,7 +11,9 @@ from kernelwright.device import resolve
 from kernelwright.ir.nodes import Graph
 from kernelwright.load import load
 from kernelwright.plan import plan
+from kernelwright.report.facts import says_nothing
 from kernelwright.report.picture import picture_of
+from kernelwright.report.row import Span
 from kernelwright.report.work import work_of
 from kernelwright.simplify import simplify
 
@@ -74,3 +76,16 @@ def test_a_plan_is_drawn_with_every_step_and_no_loose_end(path: Path) -> None:
     for number, box in enumerate(picture.boxes):
         assert number in fed or box.kind == "input" or box.weights, f"nothing leads to {box}"
     assert all(arrow.source < arrow.target for arrow in picture.arrows)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "nothing"),
+    [
+        (Span(2.0, 1.9, 2.1), False),
+        (Span(3e6, 2.0, 3.1e6), True),
+        (Span(1e-6, 2e-7, 2e6), True),
+        (Span(1.0, 0.0, 2.0), True),
+    ],
+)
+def test_a_ratio_whose_interval_spans_everything_says_nothing(ratio: Span, nothing: bool) -> None:
+    assert says_nothing(ratio) is nothing
