@@ -74,7 +74,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     routes = choose_routes(graph, device, 20.0, settings)
     planned = plan(graph, routes)
     choices, tuned = tune(planned, device, 30.0, settings)
-    if (better := without_losers(routes, planned, tuned)) != routes:
+    if (better := without_losers(routes, planned, tuned, device.present)) != routes:
         planned = plan(graph, better)
         choices, tuned = tune(planned, device, 30.0, settings)
     program = generate(planned, choices, device)

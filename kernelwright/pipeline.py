@@ -66,7 +66,7 @@ def optimize(
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
     choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
-    if (better := without_losers(routes, planned, tuned)) != routes:
+    if (better := without_losers(routes, planned, tuned, target.present)) != routes:
         planned = stages.run("plan", lambda: plan(graph, better), lambda made: plan_text(made, target))
         refuse_if_nothing_to_do(problem, planned.kernels)
         choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))

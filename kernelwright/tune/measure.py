@@ -30,6 +30,7 @@ from kernelwright.kernels.pointwise import LAUNCH_US, Config, TileConfig, Work
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Convolution, Kernel, Product
 from kernelwright.settings import Settings
+from kernelwright.tune.gate import is_right
 
 WARM_UPS = 2
 ENOUGH_S = 0.02  # a config is timed until this long has been spent on it, in rounds with the others
@@ -161,6 +162,8 @@ def product_runs(
         # A weight packed for one template is noise to another, and noise has infinities, which take their own time.
         packed = tensors_of([b for b in launch.pointers if b.packed_from is not None], device) if ok else {}
         runs.append(product_run(ctypes.CDLL(str(library)), launch, tensors | packed, device) if ok else None)
+    if isinstance(kernel.core, Convolution):
+        return [run if run is not None and is_right(kernel, run, tensors) else None for run in runs]
     return runs
 
 

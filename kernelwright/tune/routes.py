@@ -130,13 +130,16 @@ def conv_library_us(core: Convolution, device: Device) -> float:
     return LIBRARY_LAUNCH_US + max(compute_us, (core.bytes_read + node.nbytes) / bandwidth / 1e3)
 
 
-def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned]) -> Routes:
-    """The routes without products that the library turned out to compute faster."""
+def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned], present: bool = False) -> Routes:
+    """The routes without what the library turned out to compute faster. On a device that is `present`, convolutions that
+    were not measured, or that gave wrong results, are the library's too."""
     rows = {row.kernel: row for row in tuned}
     losers: set[Node] = set()
     for kernel in planned.kernels:
         row = rows[kernel.name]
         measured = row.library_us is not None and row.median_us is not None
         if kernel.core is not None and measured and not row.median_us <= row.library_us:  # type: ignore[operator]
+            losers.add(kernel.core.routed)
+        if present and isinstance(kernel.core, Convolution) and not measured:
             losers.add(kernel.core.routed)
     return replace(routes, own=routes.own - losers)

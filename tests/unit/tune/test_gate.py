@@ -1,0 +1,59 @@
+"""Only convolutions that give PyTorch's results are timed."""
+
+from __future__ import annotations
+
+import torch
+
+from benchmarks.conv_device import conv_of, kernel_of, module_of
+from kernelwright.plan import Kernel
+from kernelwright.tune.gate import expected, is_right
+
+
+def convolving() -> tuple[Kernel, dict[str, torch.Tensor]]:
+    conv = conv_of(module_of("Conv2d(3, 4, 3, padding=1)"), (2, 3, 6, 7))
+    kernel = kernel_of(conv, "conv_kernel", "ieee", with_epilogue=True)
+    torch.manual_seed(1)
+    layouts = [layout for _, layout in (*kernel.region.loads, *kernel.region.stores)]
+    assert kernel.core is not None
+    buffers = [*(layout.buffer for layout in layouts), conv_buffer(kernel, "x"), conv_buffer(kernel, "weight")]
+    return kernel, {b.name: torch.rand(b.nbytes // 4) - 0.5 for b in buffers}
+
+
+def conv_buffer(kernel: Kernel, operand: str):  # type: ignore[no-untyped-def]
+    return getattr(kernel.core, operand).buffer
+
+
+def written(kernel: Kernel, tensors: dict[str, torch.Tensor], error: float) -> None:
+    (value,) = expected(kernel, tensors)
+    ((_, layout),) = kernel.region.stores
+    tensors[layout.buffer.name].copy_(value.flatten())
+    tensors[layout.buffer.name][17] += error
+
+
+def test_a_launch_that_computes_what_pytorch_computes_may_compete() -> None:
+    kernel, tensors = convolving()
+    assert is_right(kernel, lambda: written(kernel, tensors, 1e-4), tensors)
+
+
+def test_one_wrong_result_is_enough_to_be_left_out() -> None:
+    kernel, tensors = convolving()
+    assert not is_right(kernel, lambda: written(kernel, tensors, 0.3), tensors)
+
+
+def test_a_result_that_is_not_a_number_is_wrong() -> None:
+    kernel, tensors = convolving()
+    assert not is_right(kernel, lambda: written(kernel, tensors, float("nan")), tensors)
+
+
+def test_a_launch_that_does_nothing_is_wrong() -> None:
+    kernel, tensors = convolving()
+    assert not is_right(kernel, lambda: None, tensors)
+
+
+def test_a_launch_that_is_refused_is_wrong() -> None:
+    kernel, tensors = convolving()
+
+    def refused() -> None:
+        raise RuntimeError("invalid configuration")
+
+    assert not is_right(kernel, refused, tensors)
