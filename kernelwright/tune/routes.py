@@ -131,8 +131,8 @@ def conv_library_us(core: Convolution, device: Device) -> float:
 
 
 def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned], present: bool = False) -> Routes:
-    """The routes without what the library turned out to compute faster. On a device that is `present`, convolutions that
-    were not measured, or that gave wrong results, are the library's too."""
+    """The routes without what the library turned out to compute faster. On a device that is `present`, convolutions
+    that were not measured, or that gave wrong results, are the library's too."""
     rows = {row.kernel: row for row in tuned}
     losers: set[Node] = set()
     for kernel in planned.kernels:
