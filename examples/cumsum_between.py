@@ -1,4 +1,4 @@
-"""A running sum between two pointwise chains: the sum stays in PyTorch, and each side becomes one kernel."""
+"""A running sum between two pointwise chains: what feeds it and what follows it run in the kernel that adds it up."""
 
 import torch
 import torch.nn.functional as F

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelwright.capture.call import Call, Translation, Value, cast, in_registers
-from kernelwright.ir.dtypes import bool_
-from kernelwright.ir.nodes import Item, Node, Opaque, Scan
+from kernelwright.capture.call import Call, Translation, Value, cast, constant, in_registers, spread
+from kernelwright.ir.dtypes import bool_, int64
+from kernelwright.ir.nodes import Iota, Map, Node, Reshape, Scan, Shape
 
 
 def running(fn: str) -> Translation:
@@ -26,7 +26,7 @@ def running(fn: str) -> Translation:
 
 
 def running_extreme(fn: str) -> Translation:
-    """cummax or cummin; where each extreme lies is PyTorch's, and is computed only if somebody asks"""
+    """cummax or cummin, and where: the last place that equals the extreme so far. NaN is one from its place on."""
 
     def translation(call: Call) -> Value:
         x: Node = call["self"]
@@ -34,10 +34,20 @@ def running_extreme(fn: str) -> Translation:
             return None
         axis = call["dim"] % len(x.shape)
         wide = cast(x, in_registers(x.dtype))
-        pairs = Opaque(call.target, (x, axis), (), call.results)
-        return cast(Scan(fn, wide, axis), x.dtype), Item(pairs, 1)
+        extreme = Scan(fn, wide, axis)
+        reached = Map("eq", (wide, extreme))
+        if wide.dtype.kind == "float":
+            reached = Map("logical_or", (reached, Map("isnan", (wide,))))
+        place = Map("where", (reached, places(x.shape, axis), constant(0, int64)))
+        return cast(extreme, x.dtype), Scan("max", place, axis)
 
     return translation
+
+
+def places(shape: Shape, axis: int) -> Node:
+    """Of every element, its place along the axis."""
+    own = tuple(extent if i == axis else 1 for i, extent in enumerate(shape))
+    return spread(Reshape(Iota(shape[axis]), own), shape)
 
 
 SCANS: Mapping[str, Translation] = {
