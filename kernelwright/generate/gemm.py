@@ -14,7 +14,7 @@ from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import by_name, float32
-from kernelwright.ir.scalars import spell_cast
+from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import (
     gemm_simt,
     gemm_skinny,
@@ -137,6 +137,7 @@ def gemm_of(kernel: Kernel) -> Gemm:
         w=operand_of(core.w, constant=core.constant),
         vector=vector_of(grid),
         epilogue_bytes=kernel.region.bytes_moved,
+        epilogue_flops=sum(SCALARS[node.fn].flops for node in kernel.region.maps),
     )
 
 
@@ -209,6 +210,8 @@ class EpilogueWriter(RowsWriter):
 
     def constant_load(self, access: Access) -> str:
         """No kernel writes these while this one runs, so that loads of several calls may be gathered."""
+        if access.is_computed:
+            return self.element(access) if self.is_uniform(access) else self.counted(access)
         if self.is_uniform(access):
             return f"kw::load_constant<1>({self.address(access)})[0]"
         if access.inner == 1:

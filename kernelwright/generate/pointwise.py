@@ -256,9 +256,15 @@ class RowsWriter(Writer):
             return [f"x.{name} = {self.element(access)};"]
         if access.is_vector:
             return [f"x.{name} = kw::load<N>({self.address(access)});"]
-        if access.bounds or access.is_computed:
+        if access.bounds:
             return [f"KW_LANES for (int i = 0; i < N; ++i) x.{name}[i] = {self.element(access, '(column + i)')};"]
+        if access.is_computed:
+            return [f"x.{name} = {self.counted(access)};"]
         return [f"x.{name} = kw::gather<N>({self.address(access)}, {access.inner});"]
+
+    def counted(self, access: Access) -> str:
+        """The numbers of N neighbours."""
+        return f"kw::counted<N>({' + '.join(self.terms(access, 'column')) or '0'}, {access.inner})"
 
     def store_lines(self) -> list[str]:
         texts = {name: f"x.{name}" if self.is_uniform(a) else f"x.{name}[i]" for name, a in self.accesses}

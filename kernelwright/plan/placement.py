@@ -264,7 +264,7 @@ class Placement:
         while (view := inexpressible(x, self.places)) is not None:
             self.materialise(view)
         layout = guarded_layout(x, self.places)
-        if not guarded and layout_of(x, self.places) is None:
+        if layout.guards and not guarded:
             self.materialise(x)
             layout = guarded_layout(x, self.places)
         if not layout.shape:

@@ -32,6 +32,14 @@ template <int N, typename T> KW_DEVICE Vec<T, N> fill(T value) {
     return y;
 }
 
+// kw: counted
+// first, first + step, first + 2 step, ...
+template <int N> KW_DEVICE Vec<int64_t, N> counted(int64_t first, int64_t step) {
+    Vec<int64_t, N> y;
+    KW_LANES for (int i = 0; i < N; ++i) y.v[i] = first + i * step;
+    return y;
+}
+
 // kw: vec_convert
 template <typename To, typename From, int N> KW_DEVICE Vec<To, N> vec_convert(const Vec<From, N>& x) {
     Vec<To, N> y;
