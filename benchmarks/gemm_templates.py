@@ -157,7 +157,7 @@ HALF = """
 {epilogues}
 struct Config {{
   using Type = {type};
-  static constexpr int tile_n = {tile_n}, cluster = {cluster}, vector = 4, raster = 16;
+  static constexpr int tile_n = {tile_n}, cluster = {cluster}, blocks = 1, vector = 4, raster = 16;
 }};
 extern "C" int run(const kw::gemm_sm90_half::Operands* o, const Plain::Args* args, int narrow, cudaStream_t s) {{
   if (narrow) return kw::gemm_sm90_half::launch<Config, Narrow<{type}>>(*o, *args, s);
@@ -171,7 +171,7 @@ F16X1 = """
 {epilogues}
 struct Config {{
   using Type = __half;
-  static constexpr int tile_n = {tile_n}, cluster = {cluster}, vector = {vector}, raster = 16;
+  static constexpr int tile_n = {tile_n}, cluster = {cluster}, blocks = 1, vector = {vector}, raster = 16;
 }};
 using namespace kw;
 extern "C" int run(

@@ -54,6 +54,7 @@ class Gemm:
 
     vector          the most neighbours along n that every operand of the epilogue can load or store at once: 4, 2 or 1
     epilogue_bytes  what the epilogue reads and writes in all
+    epilogue_flops  its instructions for one element, roughly
     """
 
     m: int
@@ -64,6 +65,7 @@ class Gemm:
     w: Operand
     vector: int
     epilogue_bytes: int
+    epilogue_flops: int = 0
 
     @property
     def flops(self) -> int:

@@ -35,10 +35,11 @@ class Config:
     tile_n: int
     cluster: int
     vector: int
+    blocks: int = 1
 
     @property
     def half(self) -> gemm_sm90_half.Config:
-        return gemm_sm90_half.Config(self.tile_n, self.cluster, self.vector)
+        return gemm_sm90_half.Config(self.tile_n, self.cluster, self.vector, self.blocks)
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -52,7 +53,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
-    space = [Config(c.tile_n, c.cluster, c.vector) for c in gemm_sm90_half.configs(_packed(gemm), device)]
+    space = [Config(c.tile_n, c.cluster, c.vector, c.blocks) for c in gemm_sm90_half.configs(_packed(gemm), device)]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -110,7 +111,15 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for constant W, `name`_pack."""
-    members = constants({"tile_n": config.tile_n, "cluster": config.cluster, "vector": config.vector, "raster": RASTER})
+    members = constants(
+        {
+            "tile_n": config.tile_n,
+            "cluster": config.cluster,
+            "blocks": config.blocks,
+            "vector": config.vector,
+            "raster": RASTER,
+        }
+    )
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
     a_pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
     pack = f"kw::split::pack<1>({{}}, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, {{}}, stream)"

@@ -44,13 +44,23 @@ REACHED = {
 TILE_US = {(256, 2): 6.8, (256, 1): 5.0, (192, 2): 4.0, (192, 1): 4.0, (128, 2): 1.5, (128, 1): 1.5, (64, 1): 1.5}
 
 
+# A block of two has half the ring, and both share the copies' way from L2: an estimate.
+TWO_BLOCKS = 0.92
+WIDEST_OF_TWO = 128
+LONGEST_EPILOGUE_OF_TWO = 45  # instructions an element; longer ones spill (seen by compiling)
+# What runs the epilogue's instructions, one for each unit of `epilogue_flops`.
+LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
-    """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store."""
+    """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store; blocks on a
+    multiprocessor at once."""
 
     tile_n: int
     cluster: int
     vector: int
+    blocks: int = 1
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -69,6 +79,10 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"there is no {config.tile_n}-column tile shared by {config.cluster} blocks."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
+    if config.blocks > 1 and config.tile_n > WIDEST_OF_TWO:
+        return f"two blocks of {config.tile_n} columns do not fit the registers of a multiprocessor."
+    if config.blocks > 1 and gemm.epilogue_flops > LONGEST_EPILOGUE_OF_TWO:
+        return f"an epilogue of {gemm.epilogue_flops} instructions does not fit the registers of two blocks."
     if config.cluster == 2 and gemm.m <= TILE_M:
         return f"{gemm.m} rows are one tile high; a pair of blocks needs two."
     return None
@@ -77,7 +91,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
-    space = [Config(tile_n, cluster, vector) for tile_n, cluster in REACHED]
+    space = [Config(tile_n, cluster, vector, blocks) for tile_n, cluster in REACHED for blocks in (1, 2)]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -88,10 +102,15 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """Rounds of tiles at the measured rate, beside the bytes."""
+    lanes_us = LANES_OF_MULTIPROCESSOR * CLOCK_MHZ  # instructions of single lanes in a microsecond
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * REACHED[config.tile_n, config.cluster]
-    tile_us = 2 * TILE_M * config.tile_n * gemm.k / rate + TILE_US[config.tile_n, config.cluster]
+    overhead_us = TILE_US[config.tile_n, config.cluster] + gemm.epilogue_flops * TILE_M * config.tile_n / lanes_us
+    tile_us = 2 * TILE_M * config.tile_n * gemm.k / rate + overhead_us
     high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
     rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
+    if config.blocks == 2:  # what one block spends outside its main loop, the other multiplies in; but for the last
+        rounds_us = rounds * (tile_us - overhead_us) + overhead_us
+        return LAUNCH_US + beside_us(rounds_us / TWO_BLOCKS, stream_us(gemm, device))
     return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
 
 
@@ -111,7 +130,15 @@ def workspace_bytes(config: Config, gemm: Gemm) -> int:
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream); it needs no workspace."""
-    members = constants({"tile_n": config.tile_n, "cluster": config.cluster, "vector": config.vector, "raster": RASTER})
+    members = constants(
+        {
+            "tile_n": config.tile_n,
+            "cluster": config.cluster,
+            "blocks": config.blocks,
+            "vector": config.vector,
+            "raster": RASTER,
+        }
+    )
     a, w = gemm.a, gemm.w
     pitches = f"{a.row_pitch}, {a.batch_pitch}, {w.row_pitch}, {w.batch_pitch}"
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"

@@ -21,22 +21,29 @@ struct DefaultConfig {
     using Type = __half;                // of both operands: __half or __nv_bfloat16
     static constexpr int tile_n = 256;  // columns of a tile: 64, 128, 192 or 256
     static constexpr int cluster = 2;   // blocks that share W: 1 or 2
+    static constexpr int blocks = 1;    // on a multiprocessor at once: 2 of up to 128 columns, one stores, one multiplies
     static constexpr int vector = 4;    // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;   // tiles of a column strip that run together and share W through L2
 };
 
-constexpr int tile_m = 128, tile_k = 64, threads = 384,
-              consumer_warps = 8;  // 64 halves: one row of the 128-byte swizzle
+constexpr int tile_m = 128, tile_k = 64;  // 64 halves: one row of the 128-byte swizzle
+constexpr int consumer_warps = 8;
 
 template <class Config> struct Sizes {
     static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2;
     static constexpr int stage_bytes = a_bytes + w_bytes;
-    static constexpr int stages = 224 * 1024 / stage_bytes < 8 ? 224 * 1024 / stage_bytes : 8;
+    static constexpr int room = 224 * 1024 / Config::blocks - 1024;
+    static constexpr int stages = room / stage_bytes < 8 ? room / stage_bytes : 8;
+    // A block alone has a warpgroup that hands its registers to the consumers; of two blocks, each has a producing warp
+    // and 112 registers for every thread.
+    static constexpr int threads = Config::blocks == 1 ? 384 : 288;
+    static constexpr int gathered = Config::blocks == 1 ? 64 : 16;  // columns whose results are handled together
     // 1024: the swizzle repeats every 8 rows of 128 bytes
     static constexpr int smem_bytes = stages * stage_bytes + 1024;
     static_assert(Config::tile_n == 64 || Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256,
                   "tile_n is 64, 128, 192 or 256");
     static_assert(Config::cluster == 1 || Config::cluster == 2, "cluster is 1 or 2");
+    static_assert(Config::blocks == 1 || (Config::blocks == 2 && Config::tile_n <= 128), "two blocks have 128 columns each");
 };
 
 struct Problem {
@@ -126,21 +133,22 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
     const int64_t first_row = (int64_t)work.batch * problem.m + m;
     const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
 #pragma unroll
-    for (int group = 0; group < Config::tile_n; group += 64) {
-        float v[8][4];  // [2 * sixteen columns + row]
+    for (int group = 0; group < Config::tile_n; group += Sizes<Config>::gathered) {
+        constexpr int vectors = Sizes<Config>::gathered / 8;
+        float v[vectors][4];  // [2 * sixteen columns + row]
 #pragma unroll
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < vectors; i++) {
             const float* left = &sum[(group / 8 + (i & ~1)) * 4 + 2 * (i & 1)];
             gemm::trade(v[i], left, left + 4, lane & 1);
         }
         if (tile_inside) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
 #pragma unroll
-            for (int i = 0; i < 8; i++)
+            for (int i = 0; i < vectors; i++)
                 gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
                                                            n + group + (i >> 1) * 16);
         } else {
 #pragma unroll
-            for (int i = 0; i < 8; i++)
+            for (int i = 0; i < vectors; i++)
                 if (m + 8 * (i & 1) < problem.m)
                     gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
                                                                n + group + (i >> 1) * 16, problem.n);
@@ -183,7 +191,7 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
 }
 
 template <class Config, class Epilogue>
-__global__ void __launch_bounds__(threads, 1)
+__global__ void __launch_bounds__(Sizes<Config>::threads, Config::blocks)
     multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
     using S = Sizes<Config>;
     extern __shared__ uint8_t shared[];
@@ -200,12 +208,17 @@ __global__ void __launch_bounds__(threads, 1)
     if constexpr (Config::cluster > 1) cluster_sync();
     else __syncthreads();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    if (warpgroup == 0) {
-        registers_shrink_to<24>();
-        if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
+    if constexpr (Config::blocks == 1) {
+        if (warpgroup == 0) {
+            registers_shrink_to<24>();
+            if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
+        } else {
+            registers_grow_to<240>();
+            consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
+        }
     } else {
-        registers_grow_to<240>();
-        consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
+        if (warpgroup < 2) consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup);
+        else if (threadIdx.x == 256) produce<Config>(problem, data, full, empty);
     }
     if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
 }
@@ -248,13 +261,13 @@ cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
+    config.blockDim = dim3(S::threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
     config.attrs = &attribute, config.numAttrs = 1;
     constexpr int height = tile_m * Config::cluster;
     const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *
                            ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches * Config::cluster;
     // A pair shares two neighbouring multiprocessors, so all pairs run at once; were they not, they would run in turn.
-    const int at_once = count / Config::cluster * Config::cluster;
+    const int at_once = count * Config::blocks / Config::cluster * Config::cluster;
     config.gridDim = dim3((unsigned)(blocks < at_once ? blocks : at_once));
     return cudaLaunchKernelEx(&config, kernel, problem, args);
 }

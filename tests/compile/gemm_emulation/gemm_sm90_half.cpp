@@ -9,13 +9,13 @@ using namespace kw::gemm_sm90_half;
 
 template <class T, int TileN, int Vector> struct Config {
     using Type = T;
-    static constexpr int tile_n = TileN, cluster = 1, vector = Vector, raster = 16;
+    static constexpr int tile_n = TileN, cluster = 1, blocks = 1, vector = Vector, raster = 16;
 };
 
 template <class C, class Epilogue>
 void multiply(const Problem& problem, const typename Epilogue::Args& args) {
     kw::ptx90::barriers.clear(), kw::ptx90::named.clear();
-    cpu::run(dim3(1), dim3(threads), [&] { multiply_kernel<C, Epilogue>(problem, args); });
+    cpu::run(dim3(1), dim3(Sizes<C>::threads), [&] { multiply_kernel<C, Epilogue>(problem, args); });
 }
 
 template <class C>

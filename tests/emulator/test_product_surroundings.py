@@ -1,0 +1,95 @@
+"""What may stand around a product, in emitted files run on the host: operands of every kind, casts, more results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from kernelwright.kernels.choices import Choice
+from kernelwright.load import Problem
+from kernelwright.plan import Kernel
+from tests.emulator.build import g_plus_plus, multiprocessors
+from tests.emulator.run import Pick, agrees
+
+pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
+
+MODEL = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear({k}, {n}).to(torch.{dtype})
+        self.other = nn.Linear({n}, {k}).to(torch.{dtype})
+
+    def forward(self, x, row, column, tile):
+        y = self.layer(x)
+        return {body}
+
+
+def get_inputs():
+    sizes = ({m}, {k}), ({m}, 1), ({n},), ({m}, {n})
+    return [torch.randn(size).to(torch.{dtype}) for size in sizes]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def problem(body: str, m: int, n: int, k: int, dtype: str = "float32") -> Problem:
+    return Problem("surroundings", MODEL.format(body=body, m=m, n=n, k=k, dtype=dtype), Path("surroundings.py"))
+
+
+def only(template: str, **members: object) -> Pick:
+    """Of the template with such a config; pointwise kernels as the model likes."""
+
+    def wanted(choice: Choice) -> bool:
+        mine = type(choice).__module__.rpartition(".")[2] == template
+        return mine and all(getattr(choice, name) == value for name, value in members.items())
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        found = [choice for choice in choices if kernel.core is None or wanted(choice)]
+        assert found, f"no {template} with {members} among {choices}"
+        return found[0]
+
+    return pick
+
+
+SM90, HALF, TWO = only("gemm_sm90"), only("gemm_sm90_half"), only("gemm_sm90_half", blocks=2, tile_n=128)
+
+CASES: dict[str, tuple[Problem, Pick]] = {
+    "row, column and tile": (problem("torch.sigmoid(y) * row + column - tile", 20, 36, 40), SM90),
+    "a result in float16": (problem("torch.tanh(y).half()", 9, 70, 33), SM90),
+    "two results": (problem("(torch.relu(y), y * 2 + tile)", 12, 20, 64), SM90),
+    "a mask": (problem("y.masked_fill(tile > 0, -1.0)", 12, 24, 32), SM90),
+    "two layers": (problem("self.other(torch.relu(y)) + x", 12, 40, 36), SM90),
+    "mish and a division": (problem("F.mish(y) / 3 + tile", 10, 12, 40), SM90),
+    "float16, bias, gelu, residual": (problem("F.gelu(y) + tile", 33, 40, 72, "float16"), HALF),
+    "bfloat16 to float32": (problem("y.float() * row.float()", 20, 24, 40, "bfloat16"), HALF),
+    "two blocks at once": (problem("F.gelu(y) + tile", 140, 136, 72, "float16"), TWO),
+    "two blocks at once, in pairs": (
+        problem("torch.relu(y) + tile", 300, 136, 72, "bfloat16"),
+        only("gemm_sm90_half", blocks=2, cluster=2, tile_n=128),
+    ),
+    "few rows": (problem("torch.relu(y) * row + tile", 3, 37, 100), only("gemm_skinny")),
+    "few rows of float16": (problem("F.gelu(y) + tile", 2, 24, 64, "float16"), only("gemm_skinny")),
+    "CUDA cores": (problem("torch.relu(y) * row + column", 20, 18, 9), only("gemm_simt")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_stands_around_a_product_is_computed_with_it(name: str) -> None:
+    source, pick = CASES[name]
+    with multiprocessors(2):
+        agrees(source, pick=pick)
+
+
+def test_scaled_float16_takes_the_same_epilogues() -> None:
+    source = problem("F.gelu(y) * row + tile", 130, 44, 61)
+    agrees(source, pick=only("gemm_sm90_f16x1", blocks=2), precision="tf32")
