@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Pad, Permute, Reduce, Reshape, Shape, Windows
+from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Permute, Reduce, Reshape, Shape
 from kernelwright.ir.scalars import SCALARS, Value
 from kernelwright.simplify.constants import constant, draws_random_numbers, number
 from kernelwright.simplify.views import blocks, padded
@@ -249,23 +249,6 @@ def keeps_order(x: Node, f: Map) -> bool:
     return start.kind in ("float", "int")
 
 
-def monotone_after_pooling(n: Node, uses: Counter[Node]) -> Node | None:
-    """max(windows(f(x)))  ->  f(max(windows(x))), for f that keeps the order; a border of -inf loses on both sides"""
-    match n:
-        case Reduce("max", Windows(inner) as windows, axes) if uses[windows] == 1:
-            border = inner if isinstance(inner, Pad) and inner.value == -math.inf and uses[inner] == 1 else None
-            f = inner if border is None else border.x
-            if not isinstance(f, Map) or uses[f] != 1 or not f.shape:
-                return None
-            place = moving_operand(f)
-            if place is None or direction(f, place) != "up" or f.args[place].dtype is not f.dtype:
-                return None
-            x = f.args[place]
-            seen = windows.rebuild((x if border is None else border.rebuild((x,)),))
-            return Map(f.fn, (*f.args[:place], Reduce("max", seen, axes), *f.args[place + 1 :]))
-    return None
-
-
 RULES = (
     drop_axes_of_one,
     reduce_before_repeating,
@@ -280,7 +263,6 @@ USE_RULES = (
     sign_after_reducing,
     scale_after_reducing,
     monotone_after_reducing,
-    monotone_after_pooling,
 )
 # Those that a report names: they do not only move work, there is less of it.
-ALGEBRAIC = (merge_reductions, monotone_after_reducing, monotone_after_pooling)
+ALGEBRAIC = (merge_reductions, monotone_after_reducing)

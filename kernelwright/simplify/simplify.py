@@ -21,6 +21,7 @@ from kernelwright.simplify import (
     contractions,
     linear,
     motion,
+    pools,
     reductions,
     scaling,
     scans,
@@ -81,5 +82,5 @@ RULES: tuple[Rule, ...] = (
     first_of(Contract, contractions.RULES),
     first_of(Reduce, reductions.RULES),
 )
-ALGEBRAIC: tuple[UseRule, ...] = (*linear.USE_RULES, *reductions.ALGEBRAIC)
-USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *linear.USE_RULES, *reductions.USE_RULES)
+ALGEBRAIC: tuple[UseRule, ...] = (*linear.USE_RULES, *pools.USE_RULES, *reductions.ALGEBRAIC)
+USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *linear.USE_RULES, *reductions.USE_RULES, *pools.USE_RULES)

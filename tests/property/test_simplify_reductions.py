@@ -31,12 +31,12 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.ir.rewrite import count_uses, rewrite
 from kernelwright.ir.text import graph_text
-from kernelwright.simplify import algebraic_rewrites, linear, reductions, simplify
+from kernelwright.simplify import algebraic_rewrites, linear, pools, reductions, simplify
 from kernelwright.simplify.linear import sum_before_product
+from kernelwright.simplify.pools import merge_pools, monotone_after_pooling, scale_after_pooling
 from kernelwright.simplify.reductions import (
     drop_axes_of_one,
     merge_reductions,
-    monotone_after_pooling,
     monotone_after_reducing,
     one_pass_of_deviations,
     one_pass_of_exponentials,
@@ -176,6 +176,26 @@ def pooled_monotone(rng: Random, dtype: DType) -> Node:
     return Reduce("max", Windows(x, (1, 2), (3, 2), (rng.choice((1, 2)), 1), (1, 1)), (3, 4))
 
 
+def pooled_twice(rng: Random, dtype: DType) -> Node:
+    fn = rng.choice(("max", "sum"))
+    x: Node = leaf(rng, dtype, 2, rng.randint(9, 14), 13)
+    size, step = (rng.randint(1, 3), 2), (rng.randint(1, 3), rng.randint(1, 2))
+    once = Reduce(fn, Windows(x, (1, 2), size, size if rng.random() < 0.5 else step, (1, 1)), (3, 4))
+    x = Reshape(once, once.shape[:3])
+    if fn == "sum" and rng.random() < 0.5:
+        x = Map("mul", (x, Const(0.25, dtype)))
+    return Reduce(fn, Windows(x, (1, 2), (2, 3), (rng.randint(1, 2), 2), (1, 1)), (3, 4))
+
+
+def pooled_affine(rng: Random, dtype: DType) -> Node:
+    x: Node = leaf(rng, dtype, 2, 3, 7, 6)
+    channel = Broadcast(Input("c", 1, rng.choice(((3, 1, 1), (2, 3, 1, 1), (1, 1))), dtype, (0,) * 3), x.shape)
+    other = rng.choice((channel, Const(0.5, dtype)))
+    fn = rng.choice(("add", "sub", "mul", "div"))
+    x = Map(fn, (other, x) if fn in ("add", "mul") and rng.random() < 0.3 else (x, other))
+    return Reduce("sum", Windows(x, (2, 3), (3, 2), (rng.randint(1, 3), 1), (1, 2)), (4, 5))
+
+
 def summed_product(rng: Random, dtype: DType) -> Node:
     """A matrix product, maybe with a bias, a factor or a sign, summed over one operand's indices or over both's."""
     left = rng.choice(("ay,zy->az", "ay,yz->az", "bay,zy->baz", "bay,byz->baz", "yx,yzw->xzw"))
@@ -222,11 +242,13 @@ CASES = (
     Case(scale_after_reducing, of_scaled, FLOATS, exact=False),
     Case(monotone_after_reducing, of_monotone, NUMBERS, exact=True),
     Case(monotone_after_pooling, pooled_monotone, NUMBERS, exact=True),
+    Case(merge_pools, pooled_twice, FLOATS, exact=False),
 )
 # These hold for finite numbers: a sum of infinities of both signs is NaN where the product of their sums is not.
 LINEAR = (
     Case(sum_before_product, summed_product, FLOATS, exact=False),
     Case(sum_before_product, summed_convolution, FLOATS, exact=False),
+    Case(scale_after_pooling, pooled_affine, FLOATS, exact=False),
 )
 
 
@@ -279,7 +301,7 @@ def check(case: Case, edges: bool) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES}
+    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *pools.USE_RULES}
     assert rules == {case.rule for case in (*CASES, *LINEAR)}
 
 
