@@ -331,22 +331,25 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
         return SlowStarters(plan, None, {})  # where memory is tight nothing is held twice
     arena = stack.enter_context(open_arena(case, 1 if case.large else plan.slots))
-    begun = {name: _begun(hearing, name, arena) for name in slow}
+    begun = {name: _begun(hearing, name, arena, raised=False) for name in slow}
     for beginning in begun.values():
         stack.callback(beginning.end)
     return SlowStarters(plan, arena, begun)
 
 
-def _begun(hearing: Hearing, name: str, arena: Arena) -> Beginning:
+def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginning:
+    """A baseline that starts beside other work: everything that draws at random or forks is done before."""
     case = hearing.case
-    contestant, entry = hearing.workshop.unloaded_baseline(name, name, arena)
+    variant = name if name in ("compile", "graph") else "plain"
+    contestant, entry = hearing.workshop.unloaded_baseline(name, variant, arena, raised=raised)
     write_inputs(contestant, [case.arguments()])
 
     def start() -> None:
         contestant.load(entry, case.model_seed, case.worker_device)
         contestant.take_state(list(case.state.values()))
         contestant.map(case.shape, [0])
-        contestant.call_limit_s, usual = COMPILE_LIMIT_S, contestant.call_limit_s
+        # The first call may compile for a long time; it is not part of the measurement.
+        usual, contestant.call_limit_s = contestant.call_limit_s, COMPILE_LIMIT_S
         contestant.call(range(1), 0)
         contestant.call_limit_s = usual
 
@@ -438,35 +441,22 @@ def _start_all(
     """
     case, left_out = hearing.case, hearing.notes.evidence.setdefault("left_out", {})
     hearing.workshop.restore()
+    wanted = [name for name in dict.fromkeys(["eager", AGAIN, *baselines]) if name not in left_out]
+    begun = {name: _begun(hearing, name, arena, raised=True) for name in wanted if name not in kept}
+    for beginning in begun.values():
+        stack.callback(beginning.end)
     contestants = {CANDIDATE: stack.enter_context(contextlib.closing(hearing.workshop.candidate(arena, raised=True)))}
     contestants[CANDIDATE].take_state(list(case.state.values()))
-    for name in dict.fromkeys(["eager", AGAIN, *baselines]):
-        if name in left_out:
-            continue
-        if name in kept:
-            contestants[name] = kept[name]
-            continue
-        try:
-            variant = name if name in ("compile", "graph") else "plain"
-            contestant = stack.enter_context(contextlib.closing(hearing.workshop.baseline(name, variant, arena)))
-            contestant.take_state(list(case.state.values()))
-            _warm_up(contestant, case, contestant.call_limit_s if variant == "plain" else max(limit_s, 2.0))
-        except Failed as failed:
-            left_out[name] = failed.detail
-            if name in ("eager", AGAIN):
+    for name in wanted:
+        plain = name in ("eager", AGAIN)
+        why = begun[name].wait(COMPILE_LIMIT_S if plain else max(limit_s, 2.0)) if name in begun else ""
+        if why:
+            left_out[name] = why
+            if plain:
                 return {}
         else:
-            contestants[name] = contestant
+            contestants[name] = kept[name] if name in kept else begun[name].contestant
     return contestants
-
-
-def _warm_up(contestant: Contestant, case: Case, limit_s: float) -> None:
-    """The first call of a baseline may compile for a long time; it is not part of the measurement."""
-    contestant.map(case.shape, [0])
-    write_inputs(contestant, [case.arguments()])
-    usual, contestant.call_limit_s = contestant.call_limit_s, limit_s
-    contestant.call(range(1), 0)
-    contestant.call_limit_s = usual
 
 
 def _require_device(candidate: Candidate, text: Facts, device: Device) -> None:

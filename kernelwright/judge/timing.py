@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from kernelwright.judge.bootstrap import interval, ratio_interval
+from kernelwright.judge.budget import Stopwatch
 from kernelwright.judge.closeness import close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
@@ -42,6 +43,7 @@ __all__ = [
     "Plan",
     "Samples",
     "plan_batches",
+    "rounds_that_fit",
     "run_once",
     "speed_of",
     "summarise",
@@ -227,19 +229,27 @@ def run_once(
 ) -> None:
     """One restart: warm up, then blocks until the time is over."""
     play = _lean_round if course.large else _round
+    watch = Stopwatch()
     play(contestants, course, plan, seeds)  # not counted: caches and clocks warm up
+    least = rounds_that_fit(plan, until_s - time.perf_counter(), watch.lap())
     if busy:
         _spread_threads(contestants)
     start = time.perf_counter()
     turns: list[Turn] = []
     for number in range(plan.max_rounds):
-        if number >= plan.min_rounds and time.perf_counter() >= until_s:
+        if number >= least and time.perf_counter() + watch.last_s >= until_s:
             break
         turns += play(contestants, course, plan, seeds)
+        watch.lap()
         if number % 4 == 3 and _settled(turns):
             break
         progress(min(1.0, (time.perf_counter() - start) / max(until_s - start, 1e-9)))
     samples.add_restart(turns)
+
+
+def rounds_that_fit(plan: Plan, left_s: float, round_s: float) -> int:
+    """Rounds that are made whatever the clock says: as many as the plan wants, or one where those would not fit."""
+    return plan.min_rounds if plan.min_rounds * round_s <= left_s else 1
 
 
 def _settled(turns: Sequence[Turn]) -> bool:

@@ -72,14 +72,9 @@ class Workshop:
             contestant.load_limit_s = contestant.call_limit_s = self._policy.build_limit_s
         return self._loaded(contestant, self.folder / SOURCE / "candidate.py", "ModelNew", "plain")
 
-    def baseline(self, name: str, variant: str, arena: Arena) -> Contestant:
-        """A fresh worker with the problem's own model in it, through the same door."""
-        contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=True)
-        return self._loaded(contestant, self.baseline_folder / SOURCE / "model.py", "Model", variant)
-
-    def unloaded_baseline(self, name: str, variant: str, arena: Arena) -> tuple[Contestant, Entry]:
-        """The same, still empty, and what is to be loaded: for whoever loads it later, beside other work."""
-        contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=False)
+    def unloaded_baseline(self, name: str, variant: str, arena: Arena, *, raised: bool) -> tuple[Contestant, Entry]:
+        """A fresh worker for the problem's own model, through the same door, still empty; and what is to be loaded."""
+        contestant = self._start(name, self.baseline_folder, arena, poison=False, raised=raised)
         return contestant, self._case.entry(self.baseline_folder / SOURCE / "model.py", "Model", variant)
 
     def run(self, command: list[str], limit_s: float, environment: dict[str, str]) -> tuple[int | None, str]:

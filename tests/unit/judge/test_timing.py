@@ -7,7 +7,16 @@ import pytest
 
 from kernelwright.judge import Interval, Speed
 from kernelwright.judge.bootstrap import interval, ratio_interval
-from kernelwright.judge.timing import CANDIDATE, Clocked, Samples, Turn, plan_batches, speed_of, summarise
+from kernelwright.judge.timing import (
+    CANDIDATE,
+    Clocked,
+    Samples,
+    Turn,
+    plan_batches,
+    rounds_that_fit,
+    speed_of,
+    summarise,
+)
 
 
 def noisy(
@@ -151,6 +160,13 @@ def test_an_honest_candidate_is_as_fast_when_inputs_come_one_by_one(wobble: floa
     )
     assert not clocked.batches_calls
     assert clocked.speedup["eager"].median == pytest.approx(4.0)
+
+
+def test_a_round_that_takes_too_long_is_made_once():
+    plan = plan_batches(1e-4, 1 << 10, 1 << 30, 0.004)
+    assert rounds_that_fit(plan, 10.0, 1.0) == plan.min_rounds
+    assert rounds_that_fit(plan, 1.5, 1.0) == 1
+    assert rounds_that_fit(plan, -3.0, 1.0) == 1
 
 
 def test_batches_last_long_enough_and_fit():
