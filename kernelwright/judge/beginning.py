@@ -36,6 +36,10 @@ class Beginning:
             return "it was not ready in time"
         return self._why
 
+    def join(self, limit_s: float) -> None:
+        """Wait for it, and no longer; whether it is ready is asked later."""
+        self._thread.join(limit_s)
+
     def end(self) -> None:
         """Take the worker down, whatever it is doing. Safe to call twice."""
         for pid in self.contestant.worker.tree() if self._thread.is_alive() else ():

@@ -352,6 +352,8 @@ def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginn
         usual, contestant.call_limit_s = contestant.call_limit_s, COMPILE_LIMIT_S
         contestant.call(range(1), 0)
         contestant.call_limit_s = usual
+        if case.large:
+            contestant.release()
 
     return Beginning(contestant, start, case.torch_device)
 
@@ -359,6 +361,7 @@ def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginn
 def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarters) -> None:
     case, policy, notes = hearing.case, hearing.policy, hearing.notes
     end_s = time.perf_counter() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
+    kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 3)
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
     course = Course(
         reference=case.reference,
@@ -379,7 +382,6 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     baselines = [name for name in policy.baselines if name != "graph" or case.gpu]
     with contextlib.ExitStack() as outer:
         arena = slow.arena or outer.enter_context(open_arena(case, 1 if case.large else slow.plan.slots))
-        kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 3)
         starting_s = 0.0
         for restart in range(policy.restarts):
             more = policy.restarts - restart
@@ -442,9 +444,12 @@ def _start_all(
     case, left_out = hearing.case, hearing.notes.evidence.setdefault("left_out", {})
     hearing.workshop.restore()
     wanted = [name for name in dict.fromkeys(["eager", AGAIN, *baselines]) if name not in left_out]
-    begun = {name: _begun(hearing, name, arena, raised=True) for name in wanted if name not in kept}
-    for beginning in begun.values():
-        stack.callback(beginning.end)
+    begun: dict[str, Beginning] = {}
+    for name in (name for name in wanted if name not in kept):
+        begun[name] = _begun(hearing, name, arena, raised=True)
+        stack.callback(begun[name].end)
+        if case.large:  # their outputs might not fit beside each other
+            begun[name].join(COMPILE_LIMIT_S)
     contestants = {CANDIDATE: stack.enter_context(contextlib.closing(hearing.workshop.candidate(arena, raised=True)))}
     contestants[CANDIDATE].take_state(list(case.state.values()))
     for name in wanted:

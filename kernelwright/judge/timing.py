@@ -9,10 +9,11 @@ between runs. Eager takes part twice, as a second process: the difference betwee
 output of the candidate is compared with eager's, computed by the judge.
 """
 
+import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from statistics import median, quantiles
@@ -287,6 +288,17 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
     return turns
 
 
+@contextlib.contextmanager
+def _blaming(name: str) -> Iterator[None]:
+    """What a baseline does is not the candidate's fault."""
+    try:
+        yield
+    except Failed as failed:
+        if name == CANDIDATE:
+            raise
+        raise Failed(Verdict.JUDGE_ERROR, f"the baseline {name} failed: {failed.verdict}, {failed.detail}") from failed
+
+
 def _turn(
     contestants: dict[str, Contestant],
     course: Course,
@@ -299,7 +311,8 @@ def _turn(
     _restore(contestants[CANDIDATE], inputs, slots)
     elapsed = {}
     for name in order:
-        elapsed[name] = contestants[name].call(slots, seed)
+        with _blaming(name):
+            elapsed[name] = contestants[name].call(slots, seed)
         course.wait_after(name)
         if name == CANDIDATE:
             _restore(contestants[name], inputs, slots)
@@ -326,7 +339,8 @@ def _turn_one_by_one(
     for name in order:
         for slot in slots:
             fill(slot, nothing=True)
-        elapsed[name] = len(slots) * median(contestants[name].call_one_by_one(slots, seed, fill))
+        with _blaming(name):
+            elapsed[name] = len(slots) * median(contestants[name].call_one_by_one(slots, seed, fill))
         course.wait_after(name)
         for slot in slots:
             fill(slot)
@@ -416,7 +430,8 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         given = fingerprint(flatten_arguments(args)[1], secret)
         write_inputs(contestant, [args])
         del args
-        elapsed[name] = contestant.call(range(1), seed)
+        with _blaming(name):
+            elapsed[name] = contestant.call(range(1), seed)
         course.wait_after(name)
         if name == AGAIN:
             handed = contestant.hand_over(range(1), seed)

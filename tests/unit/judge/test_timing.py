@@ -5,18 +5,20 @@ import random
 
 import pytest
 
-from kernelwright.judge import Interval, Speed
+from kernelwright.judge import Interval, Speed, Verdict
 from kernelwright.judge.bootstrap import interval, ratio_interval
 from kernelwright.judge.timing import (
     CANDIDATE,
     Clocked,
     Samples,
     Turn,
+    _blaming,
     plan_batches,
     rounds_that_fit,
     speed_of,
     summarise,
 )
+from kernelwright.judge.verdict import Failed
 
 
 def noisy(
@@ -180,3 +182,13 @@ def test_batches_last_long_enough_and_fit():
     slots = [slot for batch, _ in plan.batch_slots() for slot in batch]
     assert slots == list(range(plan.slots))
     assert plan_batches(1e-4, 1 << 10, 1 << 30, 0.004, most_slots=100).slots <= 100
+
+
+def test_a_baseline_that_fails_is_not_the_candidates_fault():
+    with pytest.raises(Failed) as own, _blaming(CANDIDATE):
+        raise Failed(Verdict.CRASH, "it left")
+    assert own.value.verdict is Verdict.CRASH
+    with pytest.raises(Failed) as other, _blaming("compile"):
+        raise Failed(Verdict.CRASH, "it left")
+    assert other.value.verdict is Verdict.JUDGE_ERROR
+    assert "compile" in other.value.detail
