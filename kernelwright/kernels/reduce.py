@@ -328,7 +328,7 @@ def computing_us(config: Config, work: RowWork, device: Device) -> float:
 def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     """Phases wait for their loads and for their trees; other blocks of a multiprocessor work meanwhile."""
     each = resident_blocks(config, work, device)
-    waves = math.ceil(blocks_of(config, work) / (device.multiprocessors * each))
+    waves = max(1.0, blocks_of(config, work) / (device.multiprocessors * each))
     # One thread by itself issues an instruction every other clock.
     steps = math.ceil(work.share(config) / config.team) * config.lanes
     alone = steps * instructions(config, work) * 2 / CLOCK_MHZ
