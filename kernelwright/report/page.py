@@ -150,6 +150,7 @@ def figures(rows: Sequence[Row]) -> str:
     counted = [row for row in rows if not row.degenerate]
     noises = [row.noise for row in counted if row.noise is not None]
     noise = f" Eager differs from itself by {median(noises):.1%} in these runs, at the median." if noises else ""
+    rival = "; a tick where torch.compile stands" if any("compile" in row.times_us for row in counted) else ""
     drawn = (
         (
             charts.fast_chart(counted),
@@ -157,7 +158,7 @@ def figures(rows: Sequence[Row]) -> str:
         ),
         (
             charts.speedup_chart(counted),
-            "Speed-up over eager of each problem, with its 95 % interval; a tick where torch.compile stands." + noise,
+            f"Speed-up over eager of each problem, with its 95 % interval{rival}.{noise}",
         ),
         (
             charts.family_chart(counted),

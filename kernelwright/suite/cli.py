@@ -132,7 +132,7 @@ def run(
         from kernelwright.report.row import Terms, identity_of
         from kernelwright.settings import read_settings
         from kernelwright.suite.devices import find_places
-        from kernelwright.suite.folder import RunFolder, read_rows
+        from kernelwright.suite.folder import RunFolder
         from kernelwright.suite.problems import find_problems, narrowed
         from kernelwright.suite.runner import Limits, Order, machine_memory, run_suite
         from kernelwright.suite.watching import watching
@@ -158,10 +158,7 @@ def run(
             command=command_line(),
         )
         with folder.claimed():
-            earlier = folder.rows() if folder.rows_path.is_file() else []
-            elsewhere = [row for place in done_in for row in read_rows(place)]
-            known = {row.identity: row for row in (*earlier, *elsewhere)}
-            done = {i for i, row in known.items() if not (redo or (redo_failed and failed(row)))}
+            done = already_done(folder, done_in, redo=redo, redo_failed=redo_failed)
             left = [p for p in problems if identity_of(p.name, p.sha256, order.terms) not in done]
             folder.write_about({"command": order.command, "commit": order.commit, "problems": len(problems)})
             with watching(len(left)) as watch:
@@ -171,8 +168,18 @@ def run(
         from kernelwright.suite.pages import sources_fit
 
         write_reports([folder], output, sources=sources_fit(folder))
-        click.echo(f"{output / 'report.html'}")
+        click.echo(str(output / "report.html"))
     sys.exit(1 if any(row.standing in ("wrong", "broken") for row in outcome.rows) else 0)
+
+
+def already_done(folder: Any, elsewhere: tuple[Path, ...], *, redo: bool, redo_failed: bool) -> set[str]:
+    """Identities that need no run: the last row of each counts."""
+    from kernelwright.suite.folder import read_rows
+
+    rows = folder.rows() if folder.rows_path.is_file() else []
+    rows += [row for place in elsewhere for row in read_rows(place)]
+    known = {row.identity: row for row in rows}
+    return {identity for identity, row in known.items() if not (redo or (redo_failed and failed(row)))}
 
 
 @suite.command()
