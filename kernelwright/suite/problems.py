@@ -52,17 +52,18 @@ def files_in(root: Path) -> list[Path]:
         return [root]
     if not root.is_dir():
         raise UsageError("there is no such folder.", where=root, cure="Give folders of problem files, or files.")
-    return sorted((path for path in root.rglob("*.py") if is_problem(path)), key=counted)
+    shown = (path for path in root.rglob("*.py") if not any(part[0] == "." for part in path.relative_to(root).parts))
+    return sorted(filter(is_problem, shown), key=counted)
 
 
 def is_problem(path: Path) -> bool:
-    """By its text alone: a file is run only in a process of its own."""
+    """By its text alone: a file is run only in a process of its own. What has a ModelNew is a candidate, maybe ours."""
     try:
         body = ast.parse(path.read_bytes()).body
     except (SyntaxError, ValueError):
         return False
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return {node.name for node in body if isinstance(node, kinds)} >= PROTOCOL
+    names = {node.name for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))}
+    return names >= PROTOCOL and "ModelNew" not in names
 
 
 def counted(path: Path) -> list[tuple[int, int | str]]:

@@ -28,6 +28,8 @@ def test_a_file_that_is_no_problem_is_passed_over(tmp_path: Path) -> None:
     folder_with(tmp_path, "problem.py")
     folder_with(tmp_path, "tool.py", "__init__.py", text="x = 1\n")
     folder_with(tmp_path, "broken.py", text="class Model(:\n")
+    folder_with(tmp_path, ".venv/model.py")
+    folder_with(tmp_path, "problem_new.py", text=PROBLEM + "\n\nclass ModelNew(Model):\n    pass\n")
     assert [problem.path.name for problem in find_problems([tmp_path])] == ["problem.py"]
 
 
