@@ -72,3 +72,15 @@ def test_a_witness_notices_an_output_that_is_finished_later():
         witness.compare(3, [outputs[3]])
     assert failed.value.verdict is Verdict.TAMPERING
     assert LOOKS >= 4
+
+
+def test_a_witness_says_what_it_cannot_see_and_asks_for_it_only_where_it_may():
+    asked = []
+    witness = witness_of([torch.rand(6, 10)])
+    hidden = [True]
+    witness._contestant.glance = lambda addresses, width: None if hidden[0] else glance(addresses, width)
+    witness._contestant.export = lambda: asked.append(1) or hidden.__setitem__(0, False) or True
+    assert not witness.look(export=False)
+    assert not asked
+    assert witness.look()
+    assert asked
