@@ -12,6 +12,7 @@ from kernelwright.device import Device
 from kernelwright.kernels.conv_shape import CPP_TYPE, ITEMSIZE, ConvShape, by_axis, integers, phase_text, size_lines
 from kernelwright.kernels.conv_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
+from kernelwright.plan.convolutions import Phase
 
 __all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
 
@@ -50,8 +51,8 @@ STREAM_SHARE = 0.88  # of a copy's bandwidth
 @dataclass(frozen=True, slots=True)
 class Config:
     """products: 1 as TF32, 3 as float32; tile_m channels by tile_n pixels, of which the tile of outputs is tile_b
-    images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once; group: steps of 16 of k that
-    are multiplied together."""
+    images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once; fold: taps along w in an
+    octet; group: steps of 16 of k that are multiplied together."""
 
     products: int
     tile_m: int
@@ -59,6 +60,7 @@ class Config:
     warps: int
     warps_m: int
     octets: int
+    fold: int
     group: int
     tile_b: int
     tile_d: int
@@ -83,10 +85,11 @@ def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
 
 
 def w_reach(config: Config, shape: ConvShape) -> int:
-    if config.w_phases == 1:
-        return shape.reach(2)
     axes = [phase.axes[2] for phase in shape.phases if phase.axes[2].taps]
-    return max(a.x_first + a.reach for a in axes) - w_base(shape) if axes else 1
+    last = [(math.ceil(axis.taps / config.fold) - 1) * config.fold * axis.x_step + 1 for axis in axes]
+    if config.w_phases == 1:
+        return max(last, default=1)
+    return max((a.x_first - w_base(shape) + n for a, n in zip(axes, last, strict=True)), default=1)
 
 
 def w_base(shape: ConvShape) -> int:
@@ -101,13 +104,23 @@ def pixels(config: Config, shape: ConvShape) -> int:
     return config.tile_b * d * h * (math.ceil(w / stride) * stride)
 
 
+def taps_of(config: Config, phase: Phase) -> int:
+    """Those that share an octet counted as one."""
+    d, h, w = (axis.taps for axis in phase.axes)
+    return d * h * math.ceil(w / config.fold)
+
+
+def most_taps(config: Config, shape: ConvShape) -> int:
+    return max(taps_of(config, phase) for phase in shape.phases)
+
+
 def steps_of(config: Config, taps: int) -> int:
     """Steps of 16 of k in a chunk of channels."""
     return math.ceil(math.ceil(config.octets * taps / 2) / config.group) * config.group
 
 
 def chunks(config: Config, shape: ConvShape) -> int:
-    return math.ceil(shape.channels / (8 * config.octets))
+    return math.ceil(shape.channels * config.fold / (8 * config.octets))
 
 
 def rounds(config: Config, shape: ConvShape) -> int:
@@ -118,7 +131,8 @@ def rounds(config: Config, shape: ConvShape) -> int:
 def shared_bytes(config: Config, shape: ConvShape) -> int:
     units = config.octets * pixels(config, shape)
     buffers = 2 if chunks(config, shape) > 1 else 1
-    tables = 4 * (pixels(config, shape) + 2 * steps_of(config, shape.most_taps) + config.warps)
+    steps = config.w_phases * steps_of(config, most_taps(config, shape))
+    tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
     return buffers * halves(config) * units * 16 + tables
 
 
@@ -200,9 +214,17 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
             whole = tile_w >= shape.most(2) and tile_h >= shape.most(1) and tile_d >= shape.most(0)
             tile_b = max(1, min(shape.images, tile_n // (tile_w * tile_h * tile_d))) if whole else 1
             group = 2 if products == 3 else 1
-            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, group, tile_b, tile_d, tile_h, tile_w, 1, 1)
+            tile = (tile_b, tile_d, tile_h, tile_w)
+            plain = Config(products, tile_m, tile_n, warps, warps_m, 1, folding(shape), group, *tile, 1, 1)
             found += with_octets(plain, shape, octet_counts(shape))
     return found
+
+
+def folding(shape: ConvShape) -> int:
+    """Taps along the last axis that fill an octet where channels are few: as many as leave the fewest octets."""
+    fitting = [fold for fold in (1, 2, 4, 8) if shape.channels * fold <= 8]
+    widths = [phase.axes[2].taps for phase in shape.phases]
+    return min(fitting or [1], key=lambda fold: (sum(math.ceil(w / fold) for w in widths), fold))
 
 
 def with_phases(config: Config, shape: ConvShape) -> list[Config]:
@@ -292,7 +314,7 @@ def halves(config: Config) -> int:
 
 def k_of(config: Config, shape: ConvShape) -> int:
     """Of an average phase, padded."""
-    steps = sum(steps_of(config, phase.taps) for phase in shape.phases) / len(shape.phases)
+    steps = sum(steps_of(config, taps_of(config, phase)) for phase in shape.phases) / len(shape.phases)
     return math.ceil(16 * steps * chunks(config, shape))
 
 
@@ -316,7 +338,7 @@ def fragments(config: Config, shape: ConvShape) -> list[int]:
     """Where the fragments of each phase begin, and their end; in 16 bytes of all lanes of a warp."""
     rows = shape.groups * math.ceil(shape.outputs / config.tile_m) * config.tile_m // 16
     each = rows * chunks(config, shape) * halves(config)
-    sizes = [each * steps_of(config, phase.taps) for phase in shape.phases]
+    sizes = [each * steps_of(config, taps_of(config, phase)) for phase in shape.phases]
     return [0, *itertools.accumulate(sizes)]
 
 
@@ -329,7 +351,7 @@ def table_offset(config: Config, shape: ConvShape) -> int:
 
 
 def packed_bytes(config: Config, shape: ConvShape) -> int:
-    return table_offset(config, shape) + 4 * len(shape.phases) * 2 * steps_of(config, shape.most_taps)
+    return table_offset(config, shape) + 8 * len(shape.phases) * steps_of(config, most_taps(config, shape))
 
 
 # --- C++
@@ -353,9 +375,15 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace:
             **by_axis("stride", tuple(map(shape.stride, axes))),
             **by_axis("y_step", tuple(map(shape.y_step, axes))),
         ),
-        integers(phases=len(shape.phases), most_taps=shape.most_taps, **by_axis("most", tuple(map(shape.most, axes)))),
+        integers(
+            phases=len(shape.phases),
+            most_taps=most_taps(config, shape),
+            **by_axis("most", tuple(map(shape.most, axes))),
+        ),
         integers(products=config.products, tile_m=config.tile_m, tile_n=config.tile_n),
-        integers(warps=config.warps, warps_m=config.warps_m, octets=config.octets, group=config.group),
+        integers(
+            warps=config.warps, warps_m=config.warps_m, octets=config.octets, fold=config.fold, group=config.group
+        ),
         integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
         integers(region_d=d, region_h=h, region_w=w),

@@ -70,7 +70,8 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
         tile_d = tile_n // (tile_w * tile_h)
         if tile_d > max(1, shape.most(0)) or (tile_h > 1 and tile_w > 8 and shape.most(1) == 1):
             continue
-        plain = Config(products, tile_m, tile_n, warps, warps_m, 1, 1, 1, tile_d, tile_h, tile_w, 1, 1)
+        fold, tile = conv_mma.folding(shape), (1, tile_d, tile_h, tile_w)
+        plain = Config(products, tile_m, tile_n, warps, warps_m, 1, fold, 1, *tile, 1, 1)
         for config in conv_mma.with_octets(plain, shape, octet_counts(shape)):
             grouped = with_group(config, shape)
             both = [grouped, *conv_mma.with_phases(grouped, shape)]
@@ -92,7 +93,7 @@ def with_group(config: conv_mma.Config, shape: ConvShape) -> conv_mma.Config:
     if config.products == 3:
         return replace(config, group=2)
     choices = [replace(config, group=n) for n in (4, 3, 5, 2)]
-    return min(choices, key=lambda c: sum(conv_mma.steps_of(c, phase.taps) for phase in shape.phases))
+    return min(choices, key=lambda c: sum(conv_mma.steps_of(c, conv_mma.taps_of(c, p)) for p in shape.phases))
 
 
 @cache

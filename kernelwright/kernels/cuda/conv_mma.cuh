@@ -28,6 +28,7 @@ struct DefaultConfig {
     static constexpr int tile_m = 64, tile_n = 256;         // output channels and pixels of a block
     static constexpr int warps = 8, warps_m = 2;            // of a block, and how many of them lie along the channels
     static constexpr int octets = 1;                        // of channels in shared memory at once
+    static constexpr int fold = 1;                          // taps along w in an octet: 2, 4 or 8 where channels are few
     static constexpr int group = 1;                         // steps of 16 of k that belong together; 2 for three products
     static constexpr int blocks_at_once = 2;                // on a multiprocessor
     static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 4, 2 or 1
@@ -57,7 +58,8 @@ template <class C> struct Sizes {
     static constexpr int alike = ceil_div(C::region_w, C::stride_w), row = alike * C::stride_w;
     static constexpr int pixels = C::tile_b * C::region_d * C::region_h * row;
     static constexpr int units = C::octets * pixels, rounds = ceil_div(units, threads);
-    static constexpr int chunks = ceil_div(C::channels, 8 * C::octets), buffers = chunks > 1 ? 2 : 1;
+    static constexpr int lanes = 8 / C::fold;  // channels of an octet
+    static constexpr int chunks = ceil_div(C::channels, lanes * C::octets), buffers = chunks > 1 ? 2 : 1;
     static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
     static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), C::group) * C::group;
     static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
@@ -69,6 +71,11 @@ template <class C> struct Sizes {
     static_assert(C::vector == 1 || (joined && 2 * C::w_phases % C::vector == 0 && C::y_w % C::vector == 0),
                   "vectors begin at whole vectors of a row");
 };
+
+// Taps of a phase, those that share an octet counted as one.
+template <class C> KW_DEVICE int taps_of(const Phase& phase) {
+    return phase.axis[0].taps * phase.axis[1].taps * ceil_div(phase.axis[2].taps, C::fold);
+}
 
 // Steps of 16 of k in a chunk of channels.
 template <class C> __host__ __device__ constexpr int steps_of(int taps) {
@@ -86,7 +93,7 @@ template <class C> struct Problem {
 template <class C> struct Shared {
     using S = Sizes<C>;
     uint4 region[S::buffers][S::halves][S::units];
-    int from[S::pixels];                                  // where a pixel of the region lies in X; -1: nowhere
+    int from[C::fold][S::pixels];                         // where a pixel of the region lies in X; -1: nowhere
     int offset[C::w_phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
     float largest[C::warps];
 };
@@ -137,10 +144,13 @@ template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, con
         const int column = i % S::row, w = first_w + column % S::alike * C::stride_w + column / S::alike;
         const int h = first_h + i / S::row % C::region_h, d = first_d + i / (S::row * C::region_h) % C::region_d,
                   image = i / (S::row * C::region_h * C::region_d);
-        const bool inside = w >= 0 && w < C::x_w && h >= 0 && h < C::x_h && d >= 0 && d < C::x_d &&
-                            work.first.image + image < C::images;
-        shared.from[i] = inside ? (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch)
-                                : -1;
+        const bool row_inside = h >= 0 && h < C::x_h && d >= 0 && d < C::x_d && work.first.image + image < C::images;
+        const int row = (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch);
+#pragma unroll
+        for (int f = 0; f < C::fold; f++) {
+            const int at = w + f * phase.axis[2].x_step;
+            shared.from[f][i] = row_inside && at >= 0 && at < C::x_w ? row + (int)(at * C::x_w_pitch) : -1;
+        }
     }
     offsets += work.phase * 2 * S::most_steps;
     for (int i = threadIdx.x; i < C::w_phases * 2 * S::most_steps; i += S::threads)
@@ -159,13 +169,17 @@ template <class C> struct Carrier {
             const int unit = threadIdx.x + i * S::threads;
             const bool is_unit = S::units % S::threads == 0 || unit < S::units;
             const int octet = C::octets == 1 ? 0 : unit / S::pixels, pixel = unit - octet * S::pixels;
-            const int from = is_unit ? shared.from[pixel] : -1;
-            const int channel = (chunk * C::octets + octet) * 8;
-            const typename C::Type* first = x + channel * C::x_channel_pitch + from;
+            const int channel = (chunk * C::octets + octet) * S::lanes;
 #pragma unroll
-            for (int j = 0; j < 8; j++) {
-                const bool inside = from >= 0 && (C::channels % (8 * C::octets) == 0 || channel + j < C::channels);
-                held[i][j] = inside ? widen(load_constant<1>(first + j * C::x_channel_pitch)[0]) : 0.f;
+            for (int f = 0; f < C::fold; f++) {
+                const int from = is_unit ? shared.from[f][pixel] : -1;
+                const typename C::Type* first = x + channel * C::x_channel_pitch + from;
+#pragma unroll
+                for (int c = 0; c < S::lanes; c++) {
+                    const bool exists = C::channels % (S::lanes * C::octets) == 0 || channel + c < C::channels;
+                    held[i][f * S::lanes + c] =
+                        from >= 0 && exists ? widen(load_constant<1>(first + c * C::x_channel_pitch)[0]) : 0.f;
+                }
             }
         }
     }
@@ -214,7 +228,7 @@ template <class C> struct Part {
         first_output = first + lane / 4;
         first_column = warp / C::warps_m * S::warp_n + lane % 4 * 2;
         const Phase& phase = problem.phases[work.phase + number];
-        steps = steps_of<C>(phase.taps()), pitch = S::chunks * steps * S::halves * 32;
+        steps = steps_of<C>(taps_of<C>(phase)), pitch = S::chunks * steps * S::halves * 32;
         fragments = problem.fragments + phase.fragment * 32 + (int64_t)(work.group * S::fragments_m + first / 16) * pitch +
                     lane;
     }
@@ -473,13 +487,15 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
 // beyond the last tap has no weight, and lies where the last one does.
 template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
     using S = Sizes<C>;
-    if (phase.taps() == 0) return 0;
-    block = min(block, C::octets * phase.taps() - 1);
+    const int taps = taps_of<C>(phase);
+    if (taps == 0) return 0;
+    block = min(block, C::octets * taps - 1);
     const int tap = block / C::octets;
     const Axis &ad = phase.axis[0], &ah = phase.axis[1], &aw = phase.axis[2];
-    const int w = aw.x_first - aw.x_base + tap % aw.taps * aw.x_step,
-              h = ah.x_first - ah.x_base + tap / aw.taps % ah.taps * ah.x_step,
-              d = ad.x_first - ad.x_base + tap / (aw.taps * ah.taps) * ad.x_step;
+    const int along_w = ceil_div(aw.taps, C::fold);
+    const int w = aw.x_first - aw.x_base + tap % along_w * C::fold * aw.x_step,
+              h = ah.x_first - ah.x_base + tap / along_w % ah.taps * ah.x_step,
+              d = ad.x_first - ad.x_base + tap / (along_w * ah.taps) * ad.x_step;
     return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike + w / C::stride_w;
 }
 
@@ -515,7 +531,7 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
     for (int p = 0; p < C::phases; p++) {
         const Phase& phase = problem.phases[p];
         const Axis &d = phase.axis[0], &h = phase.axis[1], &w = phase.axis[2];
-        const int taps = phase.taps(), steps = steps_of<C>(taps);
+        const int taps = taps_of<C>(phase), steps = steps_of<C>(taps), along_w = ceil_div(w.taps, C::fold);
         if (blockIdx.x == 0)
             for (int i = threadIdx.x; i < 2 * S::most_steps; i += 256)
                 offsets[p * 2 * S::most_steps + i] = offset_of<C>(phase, i);
@@ -526,12 +542,13 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
             float v[2];
 #pragma unroll
             for (int j = 0; j < 2; j++) {
-                const int channel = (chunk * C::octets + block % C::octets) * 8 + k % 8 + j;
-                const bool inside = tap < taps && channel < C::channels && row < C::outputs;
+                const int lane = k % 8 + j, channel = (chunk * C::octets + block % C::octets) * S::lanes + lane % S::lanes;
+                const int kw = tap % along_w * C::fold + lane / S::lanes;
+                const bool inside = tap < taps && kw < w.taps && channel < C::channels && row < C::outputs;
                 v[j] = inside ? widen(weight[channel * C::w_channel_pitch +
-                                             (d.k_first + tap / (w.taps * h.taps) * d.k_step) * C::w_d_pitch +
-                                             (h.k_first + tap / w.taps % h.taps * h.k_step) * C::w_h_pitch +
-                                             (w.k_first + tap % w.taps * w.k_step) * C::w_w_pitch]) *
+                                             (d.k_first + tap / (along_w * h.taps) * d.k_step) * C::w_d_pitch +
+                                             (h.k_first + tap / along_w % h.taps * h.k_step) * C::w_h_pitch +
+                                             (w.k_first + kw * w.k_step) * C::w_w_pitch]) *
                                     split::scale_of(bits)
                               : 0.f;
             }
