@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reduce, Reshape, Shape, Slice, View
 from kernelwright.ir.rewrite import one_pass
-from kernelwright.simplify.views import padded, reshaped_source, without_leading_ones
+from kernelwright.simplify.views import padded, reshaped_source, squeezed, without_leading_ones
 
 # The views that move in under Maps; the fourth, Broadcast, moves out.
 INWARD = (Slice, Permute, Reshape)
@@ -126,12 +126,20 @@ def users_of(graph: Graph) -> Users:
 
 
 def views_between_maps(graph: Graph, users: Users) -> set[Node]:
-    """The views that may move in and that only Maps and Reduces read, directly or through further such views."""
+    """The views that may move in and that only Maps and Reduces read, directly or through further such views.
+
+    A Broadcast counts as a reader where the view only inserts or drops axes of extent 1, for its sake.
+    """
     found: set[Node] = set()
     for node in reversed(graph.nodes()):
-        if isinstance(node, INWARD) and all(isinstance(user, (Map, Reduce)) or user in found for user in users[node]):
+        readers = (Map, Reduce, Broadcast) if only_changes_ones(node) else (Map, Reduce)
+        if isinstance(node, INWARD) and all(isinstance(user, readers) or user in found for user in users[node]):
             found.add(node)
     return found
+
+
+def only_changes_ones(n: Node) -> bool:
+    return isinstance(n, Reshape) and squeezed(n.shape) == squeezed(n.x.shape)
 
 
 def may_move(n: Node, users: Users, between: set[Node]) -> bool:

@@ -12,7 +12,7 @@ from collections import Counter
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Permute, Reduce, Reshape, Shape
 from kernelwright.ir.scalars import SCALARS, Value
 from kernelwright.simplify.constants import constant, draws_random_numbers, number
-from kernelwright.simplify.views import blocks, padded
+from kernelwright.simplify.views import blocks, padded, squeezed
 
 # Reductions of reductions are reductions: their monoids give the value itself, not something made of it.
 NESTED = frozenset(("sum", "prod", "max", "min"))
@@ -122,10 +122,6 @@ def unpacked(x: Node) -> Node:
     while isinstance(x, Reshape) and squeezed(x.shape) == squeezed(x.x.shape):
         x = x.x
     return x
-
-
-def squeezed(shape: Shape) -> Shape:
-    return tuple(extent for extent in shape if extent != 1)
 
 
 # The rules that follow need to know that nobody else uses what they look into: it would be computed twice. A node that

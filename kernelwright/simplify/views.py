@@ -106,6 +106,11 @@ def without_leading_ones(shape: Shape) -> Shape:
     return shape[first:]
 
 
+def squeezed(shape: Shape) -> Shape:
+    """The shape without axes of extent 1."""
+    return tuple(extent for extent in shape if extent != 1)
+
+
 def permute_under_broadcast(n: Node) -> Node | None:
     """permute(broadcast(x, s), p)  ->  broadcast(permute(x, p), s[p])"""
     match n:
