@@ -29,7 +29,7 @@ from kernelwright.tune.tune import NOT_WORTH_TUNING_BYTES, short_list
 __all__ = ["builds_of", "compile_ahead"]
 
 # Tuning's budget ends after some kernels: of a network with a hundred layers the first are enough.
-MOST_KERNELS = 12
+MOST_KERNELS = 8
 
 Build = Callable[[], Path | Cubin]
 

@@ -84,7 +84,7 @@ def prepare(job: Job, turns: Turns) -> None:
     from kernelwright.suite.ahead import compile_ahead
 
     device = resolve(job.device)
-    if device.kind == "cuda" and device.present:
+    if device.kind == "cuda" and device.present and EFFORTS[job.terms.effort].tuning:
         turns.enter("capture")
         count = compile_ahead(Path(job.path), device, job.terms.precision, settings_of(job))
         LOG.info("%d sources compiled ahead", count)
@@ -97,7 +97,7 @@ def optimized(job: Job, turns: Turns) -> Row:
     result = optimize(
         Path(job.path),
         device=job.device,
-        budget_s=job.terms.budget_s,
+        budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
         policy=policy_of(job),
         settings=settings_of(job),
         progress=lambda phase, share: announce(phase, share, turns),

@@ -14,6 +14,7 @@ class Effort:
     robustness  whether strided, unaligned and differently shaped inputs are tried for the labels
     budget_s    of one problem, where the user names none
     judging     the judge's share of it for checking and timing; tuning has its own
+    tuning      whether configs are measured; if not, the cost model's choice is taken
     families    of inputs beyond the problem's own; None for all
     """
 
@@ -21,6 +22,7 @@ class Effort:
     robustness: bool
     budget_s: float
     judging: float
+    tuning: bool
     families: tuple[str, ...] | None
 
 
@@ -28,8 +30,10 @@ class Effort:
 QUICK_FAMILIES = ("own", "zero_mean", "scaled_1e-2", "last_spike", "spikes")
 
 EFFORTS: Mapping[str, Effort] = {
-    # Enough for a verdict on every problem of a large suite; one restart says nothing of what lies between restarts.
-    "quick": Effort(1, robustness=False, budget_s=16.0, judging=0.5, families=QUICK_FAMILIES),
-    "normal": Effort(3, robustness=True, budget_s=60.0, judging=0.35, families=None),
-    "thorough": Effort(5, robustness=True, budget_s=180.0, judging=0.5, families=None),
+    # Whether everything is right, at the least cost to a GPU that many wait for. Its times are not our best.
+    "glance": Effort(1, robustness=False, budget_s=8.0, judging=1.0, tuning=False, families=QUICK_FAMILIES),
+    # Enough for a large suite; one restart says nothing of what lies between restarts.
+    "quick": Effort(1, robustness=False, budget_s=16.0, judging=0.5, tuning=True, families=QUICK_FAMILIES),
+    "normal": Effort(3, robustness=True, budget_s=60.0, judging=0.35, tuning=True, families=None),
+    "thorough": Effort(5, robustness=True, budget_s=180.0, judging=0.5, tuning=True, families=None),
 }
