@@ -15,6 +15,7 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
 from itertools import accumulate, pairwise
 from statistics import median, quantiles
 from typing import Any
@@ -60,8 +61,8 @@ WELL_KNOWN = 0.004
 APPEALS = 4  # of a round: outputs that differ from eager's and are judged by the oracle, drawn when all is over
 SINGLES = 2  # batches of one call in each round: what makes the first call after waking slower
 # In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
-# the first is slow there. Longer calls show it in batches of one.
-ONE_BY_ONE, LONG_CALL_S = 16, 2e-3
+# the first is slow there. So many, or as many as take this long.
+ONE_BY_ONE, ONE_BY_ONE_S = 16, 0.03
 NOTHING_US = 0.01
 FEWEST_DRAWS = 48  # calls that tell one distribution from another
 
@@ -115,11 +116,14 @@ class Samples:
 
     times_us: dict[str, list[list[list[float]]]] = field(default_factory=dict)
     single_us: dict[str, list[float]] = field(default_factory=dict)
+    one_by_one: bool = False
+    """Whether single_us is of inputs that came one by one; else of batches of one call, which are never more."""
     raw: list[dict[str, Any]] = field(default_factory=list)
 
     def add_restart(self, turns: Sequence[Turn]) -> None:
         together = [turn for turn in turns if not turn.one_by_one]
         apart = [turn for turn in turns if turn.one_by_one]
+        self.one_by_one = bool(apart)
         handed = hand_over(together)
         first = first_call(together, handed)
         most = max(handed)
@@ -477,28 +481,40 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     if AGAIN in measured and "eager" in measured:
         between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)))
-    batches = _batches_calls(samples, times)
-    if batches:
+    alone = _alone(samples, times)
+    if alone is Alone.DISAGREES:
         speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, noise)
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
-    return Clocked(times, speedup, noise, speed, batches)
+    if speed is Speed.FASTER and alone is Alone.UNCLEAR and samples.one_by_one:
+        speed = Speed.INCONCLUSIVE
+    return Clocked(times, speedup, noise, speed, alone is Alone.DISAGREES)
 
 
-def _batches_calls(samples: Samples, times: dict[str, Interval]) -> bool:
-    """Whether what a call saves is gone when its input comes alone: then the work of many was done in one of them.
+class Alone(Enum):
+    """What calls whose inputs come one by one say of the time that a candidate saves."""
 
-    Compared is what it saves over eager, in microseconds: a call alone may take longer for both, if kernels are
-    launched while others run, but work that is saved is saved there too.
-    """
+    AGREES = "it is saved there too"
+    DISAGREES = "it is not: the work of many calls was done in one of them"
+    UNCLEAR = "there is too much noise to say"
+
+
+def _alone(samples: Samples, times: dict[str, Interval]) -> Alone:
+    """Compared is what it saves over eager, in microseconds: a call alone may take longer for both, if kernels are
+    launched while others run, but work that is saved is saved there too; half of it, to be on the safe side."""
     saved = times[AGAIN].median - times[CANDIDATE].median
     alone = [a - c for a, c in zip(samples.single_us[AGAIN], samples.single_us[CANDIDATE], strict=True)]
-    if saved < SMALLEST_DIFFERENCE * times[AGAIN].median or len(alone) < 4:
-        return False
+    if saved < SMALLEST_DIFFERENCE * times[AGAIN].median:
+        return Alone.AGREES  # nothing to check
+    if len(alone) < 4:
+        return Alone.UNCLEAR
     low, middle, high = quantiles(alone, n=4)
-    return middle + 2 * (high - low) / math.sqrt(len(alone)) < 0.5 * saved
+    error = 2 * (high - low) / math.sqrt(len(alone))
+    if middle + error < 0.5 * saved:
+        return Alone.DISAGREES
+    return Alone.AGREES if middle - error > 0.25 * saved else Alone.UNCLEAR
 
 
 def _unmeasured(samples: Samples) -> bool:
@@ -531,9 +547,12 @@ def plan_batches(
     seconds_a_call: float, bytes_a_call: int, memory_bytes: int, target_s: float, most_slots: int = 512
 ) -> Plan:
     """Batches that last about `target_s`, as many of them to a round as fit; always an even number."""
-    room = min(most_slots, memory_bytes // max(bytes_a_call, 1))
-    one_by_one = ONE_BY_ONE if seconds_a_call < LONG_CALL_S and room >= 4 * ONE_BY_ONE else 0
-    fitting = max(2, room - SINGLES - 2 * one_by_one)
-    calls = max(1, min(math.ceil(target_s / max(seconds_a_call, 1e-7)), fitting // 2))
+    room = max(2 + SINGLES, min(most_slots, memory_bytes // max(bytes_a_call, 1)))
+    wanted = math.ceil(target_s / max(seconds_a_call, 1e-7))
+    one_by_one = 0
+    if wanted > 1 and room >= 16:
+        one_by_one = max(2, min(ONE_BY_ONE, int(ONE_BY_ONE_S / max(seconds_a_call, 1e-7)), room // 8))
+    fitting = room - SINGLES - 2 * one_by_one
+    calls = max(1, min(wanted, fitting // 2))
     batches = max(2, min(8, fitting // calls) // 2 * 2)
     return Plan(calls=calls, batches=batches, one_by_one=one_by_one, min_rounds=2, max_rounds=60)

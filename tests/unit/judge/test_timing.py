@@ -152,6 +152,12 @@ def test_work_done_ahead_in_the_first_call_shows_when_inputs_come_one_by_one():
     assert clocked.speed is not Speed.FASTER
 
 
+def test_what_calls_one_by_one_cannot_confirm_is_not_called_faster():
+    fast = {"eager": 20.0, "eager again": 20.0, CANDIDATE: 2.0}
+    clocked = clocked_with(fast, fast | {CANDIDATE: 20.0}, wobble=400.0)
+    assert clocked.speed is not Speed.FASTER
+
+
 @pytest.mark.parametrize("wobble", [0.0, 30.0])
 def test_an_honest_candidate_is_as_fast_when_inputs_come_one_by_one(wobble: float):
     """On a GPU each call then waits for its launch as well, eager's more of them."""
@@ -182,6 +188,16 @@ def test_batches_last_long_enough_and_fit():
     slots = [slot for batch, _ in plan.batch_slots() for slot in batch]
     assert slots == list(range(plan.slots))
     assert plan_batches(1e-4, 1 << 10, 1 << 30, 0.004, most_slots=100).slots <= 100
+
+
+@pytest.mark.parametrize("call_s", [1e-6, 1e-4, 3e-3, 0.011, 0.05])
+@pytest.mark.parametrize("room", [4, 20, 100, 512])
+def test_a_plan_fits_and_checks_batches_of_many_calls_one_by_one(call_s: float, room: int):
+    plan = plan_batches(call_s, 1, room, 0.02)
+    assert plan.slots <= room
+    assert plan.batches >= 2
+    assert (plan.one_by_one >= 2) == (call_s < 0.02 and room >= 16)
+    assert plan.one_by_one * call_s < 0.05
 
 
 def test_a_baseline_that_fails_is_not_the_candidates_fault():
