@@ -130,16 +130,18 @@ struct Row {
     }
 };
 
-// The largest finite magnitude in [first, last) of a row, by a block of 256 threads; every thread gets it.
-KW_DEVICE float largest_in(const Row& row, int first, int last) {
-    float largest = 0.f;
-    for (int k = first + threadIdx.x * 4; k < last; k += 1024) {
-        const float4 v = row.four(k);
-        largest = fmaxf(largest, fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)),
-                                       fmaxf(finite_magnitude(v.z), finite_magnitude(v.w))));
-    }
+KW_DEVICE float largest_of_four(float4 v) {
+    return fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)),
+                 fmaxf(finite_magnitude(v.z), finite_magnitude(v.w)));
+}
+KW_DEVICE float largest_of_warp(float largest) {
 #pragma unroll
     for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
+    return largest;
+}
+// Of a block of 256 threads; every thread gets it.
+KW_DEVICE float largest_of_block(float largest) {
+    largest = largest_of_warp(largest);
     __shared__ float of_warp[8];
     if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = largest;
     __syncthreads();
@@ -148,7 +150,48 @@ KW_DEVICE float largest_in(const Row& row, int first, int last) {
     return largest;
 }
 
-// Many rows: a block for each, which it reads twice, the second time from cache.
+// The largest finite magnitude in [first, last) of a row, by a block of 256 threads; every thread gets it.
+KW_DEVICE float largest_in(const Row& row, int first, int last) {
+    float largest = 0.f;
+    for (int k = first + threadIdx.x * 4; k < last; k += 1024) largest = fmaxf(largest, largest_of_four(row.four(k)));
+    return largest_of_block(largest);
+}
+
+// Rows that a warp (k up to 1024) or a block (up to 8192) can hold in registers: each is read once.
+constexpr int held_fours = 8;  // of a thread
+constexpr int k_of_warp = held_fours * 32 * 4, k_of_block = held_fours * 256 * 4;
+
+template <int Halves, int WarpsOfRow>
+static __global__ void __launch_bounds__(256)
+    pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    constexpr int threads_of_row = WarpsOfRow * 32, rows_of_block = 8 / WarpsOfRow;
+    const int row = blockIdx.x * rows_of_block + threadIdx.x / threads_of_row, batch = blockIdx.y;
+    const int thread = threadIdx.x % threads_of_row;
+    float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
+    if (row >= packed.rows) {  // all of a warp; all of a block, where that holds a row
+        if (thread == 0) *inverse = 1.f;
+        return;
+    }
+    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    float4 v[held_fours];
+#pragma unroll
+    for (int i = 0; i < held_fours; i++) v[i] = x.four((i * threads_of_row + thread) * 4);
+    float largest = 0.f;
+#pragma unroll
+    for (int i = 0; i < held_fours; i++) largest = fmaxf(largest, largest_of_four(v[i]));
+    if constexpr (WarpsOfRow == 1) largest = largest_of_warp(largest);
+    else largest = largest_of_block(largest);
+    const uint32_t bits = scale_bits(largest);
+    if (thread == 0) *inverse = inverse_of(bits);
+    __half* out = packed.row(batch, row);
+#pragma unroll
+    for (int i = 0; i < held_fours; i++) {
+        const int k = (i * threads_of_row + thread) * 4;
+        if (k < packed.padded_k) store_four<Halves>(out, k, v[i], scale_of(bits));
+    }
+}
+
+// Many longer rows: a block for each, which it reads twice, the second time from cache.
 template <int Halves>
 static __global__ void __launch_bounds__(256)
     pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
@@ -369,6 +412,14 @@ cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t bat
     const Packed packed = packed_view(buffer, rows, k, batches, Halves);
     // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
     const bool few_long_rows = k_pitch == 1 && (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
+    if (k_pitch == 1 && k <= k_of_warp) {
+        pack_held<Halves, 1><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        return cudaGetLastError();
+    }
+    if (k_pitch == 1 && k <= k_of_block) {
+        pack_held<Halves, 8><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        return cudaGetLastError();
+    }
     if (k_pitch == 1 && !few_long_rows) {
         pack_rows<Halves><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
         return cudaGetLastError();

@@ -38,8 +38,31 @@ template <int Halves> bool columns_equal_rows() {
     return same;
 }
 
+// Rows that fit registers pack to the same bytes; beyond the last row, scales are 1.
+template <int Halves, int WarpsOfRow> bool held_equal_rows(int k) {
+    Product<> p(Values::special, 1, 19, k, 2, 2);
+    PackedW rows(p), held(p);
+    Packed a = rows.view, b = held.view;
+    a.halves = b.halves = Halves;
+    const size_t bytes = (size_t)2 * p.n * b.padded_k * 2 * Halves;
+    std::memset((void*)b.pairs, 0xff, bytes);
+    std::fill_n(b.inverse, 2 * b.padded_rows, 7.f);
+    cpu::run(dim3(p.n, 2), dim3(256), [&] { pack_rows<Halves>(p.w.data, p.w.row_pitch, p.w.batch_pitch, a); });
+    cpu::run(dim3(24 * WarpsOfRow / 8, 2), dim3(256),
+             [&] { pack_held<Halves, WarpsOfRow>(p.w.data, p.w.row_pitch, p.w.batch_pitch, b); });
+    bool same = std::memcmp(a.pairs, b.pairs, bytes) == 0;
+    for (int batch = 0; batch < 2; batch++)
+        for (int row = 0; row < 24; row++)
+            same &= b.inverse[batch * b.padded_rows + row] == (row < p.n ? a.inverse[batch * a.padded_rows + row] : 1.f);
+    std::printf("%s rows in registers of %d warps, %d halves\n", same ? "right" : "WRONG", WarpsOfRow, Halves);
+    return same;
+}
+
 int main() {
     bool good = pieces_equal_rows();
+    good &= held_equal_rows<2, 1>(301);
+    good &= held_equal_rows<1, 1>(1024);
+    good &= held_equal_rows<2, 8>(1025);
     good &= columns_equal_rows<2>();
     good &= columns_equal_rows<1>();
     return good ? 0 : 1;
