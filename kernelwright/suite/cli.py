@@ -285,6 +285,7 @@ def write_reports(folders: Any, target: Path, *, sources: bool, title: str | Non
 
 
 def closing_words(outcome: Any, output: Path) -> str:
+    from kernelwright.report.words import count_text
     from kernelwright.suite.watching import Tally
 
     tally = Tally()
@@ -292,7 +293,7 @@ def closing_words(outcome: Any, output: Path) -> str:
         tally.add(row)
     before = f", {outcome.before} done before" if outcome.before else ""
     left = f", {len(outcome.left)} left for the next run" if outcome.left else ""
-    return f"{len(outcome.rows)} problems into {output}: {tally}{before}{left}"
+    return f"{count_text(len(outcome.rows), 'problem')} into {output}: {tally}{before}{left}"
 
 
 def failed(row: Any) -> bool:
