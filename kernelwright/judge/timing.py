@@ -134,7 +134,8 @@ class Samples:
                 if len(t.slots) == most
             ]
             self.times_us.setdefault(name, []).append([full[i : i + 2] for i in range(0, len(full), 2)])
-            alone = [max(t.elapsed_s[name] - t.handed_s, 1e-9) / len(t.slots) * 1e6 for t in apart]
+            talk = median(t.handed_s / len(t.slots) for t in apart) if apart else 0.0
+            alone = [max(t.elapsed_s[name] / len(t.slots) - talk, 1e-9) * 1e6 for t in apart]
             if not apart:
                 alone = [max(t.elapsed_s[name] - handed[1] - first, 1e-9) * 1e6 for t in together if len(t.slots) == 1]
             self.single_us.setdefault(name, []).extend(alone)
@@ -482,7 +483,7 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
         between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)))
     alone = _alone(samples, times)
-    if alone is Alone.DISAGREES:
+    if alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and samples.one_by_one):
         speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, noise)
