@@ -30,8 +30,6 @@ UINT8 = by_name("uint8")
 
 LANES = "KW_LANES for (int i = 0; i < N; ++i) {"
 
-SPOKEN = {"sum": "cumsum", "prod": "cumprod", "max": "cummax", "min": "cummin"}
-
 # Sums and products of float32 run in float64, as PyTorch's do on a CPU: the last of many would be far off otherwise.
 WIDENED = frozenset({"Sum", "Product"})
 
@@ -375,7 +373,7 @@ def scan_formula(region: Region) -> str:
     text = "; ".join(f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores)
     if len(text) <= LONGEST_FORMULA and "..." not in text:
         return text
-    functions = [SPOKEN[node.fn] if isinstance(node, Scan) else node.fn for node in region.body]
+    functions = [f"cum{node.fn}" if isinstance(node, Scan) else node.fn for node in region.body]
     targets = ", ".join(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
     shown = " -> ".join(functions if len(functions) <= 10 else [*functions[:5], "...", *functions[-4:]])
     return f"{targets}: {len(functions)} functions, {shown}"
@@ -383,7 +381,7 @@ def scan_formula(region: Region) -> str:
 
 def spoken(node: Scan, operand: str) -> str:
     ways = [way for way, is_so in (("reverse", node.reverse), ("exclusive", node.exclusive)) if is_so]
-    return "_".join([*ways, SPOKEN[node.fn]]) + f"({unwrapped(operand)})"
+    return "_".join([*ways, f"cum{node.fn}"]) + f"({unwrapped(operand)})"
 
 
 # --- the table

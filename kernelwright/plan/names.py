@@ -74,7 +74,7 @@ class Namer:
             return self.unique("y")
         if not isinstance(node, (Map, Reduce, Scan)):
             return self.unique("product")
-        return self.unique(node.fn if node.fn != "identity" else "copy")
+        return self.unique(spoken(node) if node.fn != "identity" else "copy")
 
     def joined(self, node: Node) -> str:
         """A concatenation that kernels write: the model's result is `y` here too."""
@@ -86,14 +86,19 @@ class Namer:
     def kernel(self, maps: Sequence[Map | Reduce | Scan], core: Node | None) -> str:
         """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu.
 
-        Of a kernel that reduces: what it reduces by, and the last function: max_exponentials_div.
+        Of a kernel that reduces: what it reduces by, and the last function: max_exponentials_div, cumsum_relu.
         """
         if core is not None:
             first = "conv" if isinstance(core, Conv) else "gemm"
             return self.unique("_".join([first, *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
-        reduced = [node.fn for node in maps if not isinstance(node, Map)]
+        reduced = [spoken(node) for node in maps if not isinstance(node, Map)]
         if reduced:
             ending = [node.fn for node in maps[-1:] if isinstance(node, Map) and node.fn not in ("cast", "identity")]
             return self.unique("_".join(dict.fromkeys([*reduced[:3], *ending])) + "_kernel")
-        spoken = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
-        return self.unique("_".join(dict.fromkeys(spoken[-3:])) + "_kernel")
+        functions = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
+        return self.unique("_".join(dict.fromkeys(functions[-3:])) + "_kernel")
+
+
+def spoken(node: Map | Reduce | Scan) -> str:
+    """The function's name; of a running sum, PyTorch's."""
+    return f"cum{node.fn}" if isinstance(node, Scan) else node.fn

@@ -1,7 +1,7 @@
 // --- generated: one struct a kernel
 
 // y = elu(signal / (cumsum(exp(abs(signal) * -0.5) * sigmoid(gate)) + 1), 1, 1, 1) * gate
-struct SumMul {
+struct CumsumMul {
     using Index = int;
     static constexpr int64_t rows = 2048, columns = 2048;
     struct Args { const float* signal; const float* gate; float* y; };
@@ -60,6 +60,6 @@ struct SumMul {
 
 extern "C" int run0(const float* signal, const float* gate, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::scan_along<SumMul, 256, 1, 4, 2, 2048>({signal, gate, y}, nullptr, stream)) return 0 * 65536 + error;
+    if (const int error = kw::scan_along<CumsumMul, 256, 1, 4, 2, 2048>({signal, gate, y}, nullptr, stream)) return 0 * 65536 + error;
     return 0;
 }
