@@ -18,7 +18,7 @@ POINTWISE = Case("pointwise", {}, {"ROWS": 5, "HIDDEN": 52}, source=problem_of("
 TILES = Case(
     "pointwise",
     {"levels": 32},
-    {"BATCH": 1, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36},
+    {"BATCH": 2, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36},
     source=problem_of("permuted_operands").source,
 )
 RACE = "with no barrier between them"

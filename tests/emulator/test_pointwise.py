@@ -94,7 +94,7 @@ WALKS: dict[str, tuple[str, dict[str, Any]]] = {
     "rows": ("geglu", {"ROWS": 3, "HIDDEN": 24}),
     "one row with a rest": ("relu", {"ROWS": 7, "COLUMNS": 33}),
     "flat": ("half_activations", {"ROWS": 5, "FEATURES": 33}),
-    "tiles": ("permuted_operands", {"BATCH": 1, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36}),
+    "tiles": ("permuted_operands", {"BATCH": 2, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36}),
 }
 
 

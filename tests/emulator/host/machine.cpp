@@ -28,7 +28,7 @@ namespace {
 constexpr int success = 0, invalid_value = 1, invalid_configuration = 9, launch_failure = 719;
 constexpr unsigned most_threads = 1024, most_dynamic_bytes = 232448, dynamic_bytes_by_default = 48 << 10;
 
-constexpr size_t stack_bytes = 128 << 10, guard_bytes = 4096;
+constexpr size_t stack_bytes = 256 << 10, guard_bytes = 4096;
 constexpr unsigned most_fibers = 4096;
 constexpr int most_idle_rounds = 1 << 20;  // of threads that only look again and again
 
@@ -342,6 +342,7 @@ int launch(const Shape& shape, const void* kernel, Body body, void* arguments, s
     if (const int error = refused(shape, kernel)) return last_error = error;
     const dim3 c = shape.cluster;
     const unsigned blocks = c.x * c.y * c.z, threads = shape.block.x * shape.block.y * shape.block.z;
+    if (blocks * threads > most_fibers) return fail("a cluster of more threads than are emulated"), launch_failure;
     const unsigned clusters = shape.grid.x * shape.grid.y * shape.grid.z / blocks;
     const uint8_t* packed = static_cast<const uint8_t*>(arguments);
     job = {body, arguments};
