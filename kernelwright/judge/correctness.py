@@ -40,6 +40,7 @@ __all__ = [
     "errors_of",
     "examine",
     "examine_rows",
+    "lies_in_inputs",
     "passes",
     "plan_trials",
     "within",
@@ -276,7 +277,7 @@ def _examine_group(
     calls = [arguments_of(trial, case.reference) for trial in group]
     seed = seeds.draw()
     first = _call_all(contestant, case.shape, state, calls, seed, FILLS[0], findings)
-    if _lies_in_inputs(contestant, calls[0], first[0]):
+    if lies_in_inputs(contestant, 0, calls[0], first[0]):
         findings.labels.add(Label.ALIASES_INPUT)
     after = contestant.give_state()
     again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
@@ -314,13 +315,13 @@ def _examine_group(
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
 
 
-def _lies_in_inputs(contestant: Contestant, args: tuple[Any, ...], output: Sequence[torch.Tensor]) -> bool:
-    """Whether the first call's output changes when its inputs are overwritten, with the worker stopped: no matter what
-    the worker says of its addresses, then they share memory."""
-    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
+def lies_in_inputs(contestant: Contestant, slot: int, args: tuple[Any, ...], output: Sequence[torch.Tensor]) -> bool:
+    """Whether a call's output changes when its inputs are overwritten, with the worker stopped: no matter what the
+    worker says of its addresses, then they share memory."""
+    views = [contestant.pool.view(place) for place in contestant.layout.slots[slot]]
     for view in views:
         view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
-    shared = not _same_outputs(contestant.peek(0), output)
+    shared = not _same_outputs(contestant.peek(slot), output)
     for view, tensor in zip(views, flatten_arguments(args)[1], strict=True):
         view.copy_(tensor)
     return shared

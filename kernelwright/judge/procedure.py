@@ -371,6 +371,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         yards=own.yards,
         stateful=bool(findings.state_scores),
         state_yards={name: yard for name, yard, _ in findings.state_scores},
+        own_memory=Label.ALIASES_INPUT in policy.forbid - case.habits,
         verified="by_distribution" not in notes.evidence,
         large=case.large,
         tight=case.large and _is_tight(case, len(policy.baselines) + 2),

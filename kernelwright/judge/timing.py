@@ -27,7 +27,7 @@ from kernelwright.judge.budget import Stopwatch
 from kernelwright.judge.closeness import close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
-from kernelwright.judge.correctness import appealed, describe_score, within, write_inputs
+from kernelwright.judge.correctness import appealed, describe_score, lies_in_inputs, within, write_inputs
 from kernelwright.judge.criterion import Yardstick
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle, same_bits
@@ -200,6 +200,8 @@ class Course:
     stateful: bool
     state_yards: dict[str, Yardstick]
     """Of the buffers that calls change, after one group of trials."""
+    own_memory: bool
+    """Outputs must not lie in inputs."""
     verified: bool
     """False only for random models whose generator the candidate uses differently."""
     large: bool
@@ -208,6 +210,11 @@ class Course:
     rows: Rows | None
     stillness: Stillness | None = None
     """On a GPU, where kernels may outlast a turn."""
+
+    @property
+    def spot_share(self) -> float:
+        """How often the oracle is asked besides: large outputs take it long."""
+        return 1.0 if sum(yard.eager.numel() for yard in self.yards) <= 1 << 18 else 0.1
 
     def state_yard(self, name: str, calls: int) -> Yardstick:
         """After so many calls, whose errors may add up."""
@@ -377,10 +384,28 @@ def _verify(
     for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
         calls, number = [inputs[slot] for slot in numbers], numbers[-1]
         _require_right(course, before, calls, seed, contestant.outputs(number), f"call {number + 1}")
+    timed = [slot for turn in turns for slot in turn.slots]
+    _spot_check(contestant, course, inputs, rng.choice(timed), rng)
     # Last, for it lets the worker run: what the calls left behind.
     for name, value in zip(course.state, contestant.give_state() if course.stateful else (), strict=False):
         if name in course.state_yards and not close_to_eager(value, state[name], course.state_yard(name, len(inputs))):
             raise Failed(Verdict.INCORRECT, f"the buffer {name} is not what the calls while being timed should leave")
+
+
+def _spot_check(
+    contestant: Contestant, course: Course, inputs: Sequence[tuple[Any, ...]], slot: int, rng: random.Random
+) -> None:
+    """One call that nobody could foresee: judged by the oracle, and its memory must not be an input's.
+
+    The yardstick of other inputs is coarse where one element of them was ill-conditioned; and a mapping of the inputs'
+    pages is a copy of them only in this court.
+    """
+    found = contestant.outputs(slot)
+    plain = not course.stateful and not course.oracle.random
+    if plain and rng.random() < course.spot_share:
+        _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+    if course.own_memory and lies_in_inputs(contestant, slot, inputs[slot], found):
+        raise Failed(Verdict.INCORRECT, f"the output of call {slot + 1}, while being timed, lies in an input's memory")
 
 
 def _verify_distribution(

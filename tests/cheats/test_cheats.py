@@ -63,6 +63,7 @@ CHEATS = (
     cheat("x50_guesses_from_a_sample", "softmax_wide", V.INCORRECT, policy=EVERY_FAMILY),
     cheat("x51_forgets_statistics_later", "batchnorm", V.INCORRECT, policy=TIMED),
     cheat("x52_no_dropout_later", "dropout", V.INCORRECT, policy=TIMED),
+    cheat("x54_copy_on_write", "clone", V.INCORRECT, V.RUNTIME_ERROR, policy=TIMED),
     cheat("x53_hides_where_inputs_lie", "copy", V.INCORRECT, labels=(L.ALIASES_INPUT,)),
     cheat("x45_coarse_while_timed", "matmul", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
     cheat("x46_garbage_at_near_ties", "sort", V.INCORRECT),
