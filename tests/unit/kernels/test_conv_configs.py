@@ -1,0 +1,104 @@
+"""Configs of the convolution templates: those that are ranked fit, and what does not fit says why."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+
+from benchmarks.conv_device import TIMED, conv_of, kernel_of, module_of, random_conv
+from kernelwright.device import resolve
+from kernelwright.generate.conv import shape_of
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels.conv_shape import ConvShape
+
+H200, A100, CPU = resolve("h200"), resolve("a100"), resolve("cpu")
+TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct}
+
+
+def timed_shape(name: str, precision: str) -> ConvShape:
+    text, shape = TIMED[name]
+    return shape_of(kernel_of(conv_of(module_of(text), shape), "conv_kernel", precision, with_epilogue=True))
+
+
+def random_shape(seed: int) -> ConvShape:
+    return shape_of(kernel_of(random_conv(random.Random(seed)), "conv_kernel", "ieee", with_epilogue=False))
+
+
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES.keys())
+@pytest.mark.parametrize("seed", range(25))
+def test_every_ranked_config_fits_and_the_cheapest_is_first(seed: int, template: ModuleType) -> None:
+    shape = random_shape(seed)
+    ranked = template.configs(shape, H200)
+    costs = [template.cost_us(config, shape, H200) for config in ranked]
+    assert [template.why_not(config, shape, H200) for config in ranked] == [None] * len(ranked)
+    assert costs == sorted(costs)
+    assert all(cost > template.floor_us(shape, H200) for cost in costs)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "ieee"])
+@pytest.mark.parametrize("name", TIMED)
+def test_some_template_takes_every_shape_of_the_benchmark(name: str, precision: str) -> None:
+    shape = timed_shape(name, precision)
+    assert any(template.configs(shape, H200) for template in TEMPLATES.values())
+
+
+def test_dense_convolutions_go_to_the_tensor_cores_and_depthwise_ones_do_not() -> None:
+    for name in TIMED:
+        shape = timed_shape(name, "tf32")
+        cost = {t: m.cost_us(c[0], shape, H200) for t, m in TEMPLATES.items() if (c := m.configs(shape, H200))}
+        fastest = min(cost, key=lambda t: cost[t])
+        assert (fastest == "direct") == ("depthwise" in name), name
+
+
+def test_wgmma_is_for_hopper_alone() -> None:
+    shape = timed_shape("64->128 3x3", "tf32")
+    (config, *_) = conv_sm90.configs(shape, H200)
+    assert conv_sm90.configs(shape, A100) == ()
+    assert "sm_90a" in (conv_sm90.why_not(config, shape, A100) or "")
+    assert conv_mma.configs(shape, A100) != ()
+    assert conv_mma.configs(shape, CPU) == ()
+
+
+def test_one_product_is_not_enough_where_tf32_is_not_allowed() -> None:
+    shape = timed_shape("64->128 3x3", "ieee")
+    assert {config.products for config in conv_mma.configs(shape, H200)} == {3}
+    rounded = replace(conv_mma.configs(shape, H200)[0], products=1)
+    assert "11 bits" in (conv_mma.why_not(rounded, shape, H200) or "")
+
+
+def test_a_weight_that_is_computed_in_forward_is_not_packed() -> None:
+    shape = replace(timed_shape("64->128 3x3", "ieee"), constant=False)
+    assert conv_mma.configs(shape, H200) == conv_sm90.configs(shape, H200) == ()
+    assert conv_direct.configs(shape, H200) != ()
+
+
+@pytest.mark.parametrize(
+    ("channels", "width", "fold"), [(3, 11, 2), (1, 3, 4), (1, 7, 8), (4, 1, 1), (8, 3, 1), (5, 3, 1)]
+)
+def test_taps_fill_the_octets_of_few_channels(channels: int, width: int, fold: int) -> None:
+    conv = conv_of(module_of(f"Conv2d({channels}, 16, (3, {width}))"), (2, channels, 32, 32))
+    shape = shape_of(kernel_of(conv, "conv_kernel", "tf32", with_epilogue=False))
+    assert conv_mma.folding(shape) == fold
+
+
+def test_a_pointwise_convolution_is_one_long_row() -> None:
+    shape = timed_shape("1x1 64->128", "tf32")
+    assert shape.x_space == shape.y_space == (1, 1, 512 * 512)
+
+
+def test_phases_of_a_transposed_convolution_read_their_inputs_in_ascending_order() -> None:
+    shape = timed_shape("transposed 3-d /2", "tf32")
+    assert len(shape.phases) == 8
+    assert all(axis.x_step >= 0 for phase in shape.phases for axis in phase.axes)
+
+
+def test_a_strided_transposed_convolution_stores_neighbours_where_its_phases_are_together() -> None:
+    shape = timed_shape("transposed 3-d /2", "tf32")
+    config = next(c for c in conv_mma.configs(shape, H200) if c.w_phases == 2)
+    assert shape.y_space[2] % 2 == 1
+    assert conv_mma.vector(config, shape) == 1
+    even = replace(shape, y_space=(63, 127, 256), vector=4)
+    assert conv_mma.vector(config, even) == 4
