@@ -84,7 +84,23 @@ class Values:
     def compute(self, node: Map) -> None:
         operands = [self.operand(x) for x in node.args]
         same = all(self.is_uniform(x) for x in node.args)
-        self.define(node, spelled(node, operands), same)
+        if node.fn == "div" and node.dtype.kind == "float" and not same and self.is_of_row(node.args[1]):
+            self.define(node, f"kw::divided({operands[0]}, {self.divisor(node.args[1])})", same)
+        else:
+            self.define(node, spelled(node, operands), same)
+
+    def is_of_row(self, x: Node) -> bool:
+        """One value for the whole row, that is no constant."""
+        return self.is_uniform(x) and not isinstance(self.writer.phases.resolved(x), Const)
+
+    def divisor(self, x: Node) -> str:
+        """What is found once of a value that all lanes are divided by."""
+        value = self.operand(x)
+        name = f"by_{value.rpartition('.')[2]}"
+        line = f"const kw::Divisor<{x.dtype.compute_cpp}> {name}({value});"
+        if line not in self.lines[True]:
+            self.lines[True].append(line)
+        return name
 
     def define(self, node: Node, value: str, same: bool) -> None:
         name = self.writer.value_name(node)

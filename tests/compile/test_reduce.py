@@ -39,13 +39,14 @@ def wide(x: Input) -> Node:
 
 
 LONG = softmax(leaf(0, (4096, 393216)), (1,))
+WIDE = softmax(leaf(0, (4096, 262144)), (1,))
 SHORT = softmax(leaf(0, (4096, 1024)), (1,))
 CHANNELS = normalised(leaf(0, (16, 64, 256, 256)), (0, 2, 3), 16.0 * 65536)
 HALVES = Map("cast", (softmax(wide(leaf(0, (512, 8192), float16)), (1,)),), float16)
 
 # Each template at its largest: what it holds fills the registers or the shared memory it has.
 KERNELS: dict[str, tuple[Node, Config]] = {
-    "a row held by a cluster": (LONG, Config(512, 4, 512, 24, "registers", 8, True)),
+    "a row held by a cluster": (WIDE, Config(512, 4, 512, 16, "registers", 8, True)),
     "a row in the shared memory of a cluster": (LONG, Config(1024, 4, 1024, 12, "shared", 8, True)),
     "a row read again by a cluster": (LONG, Config(1024, 4, 1024, 4, "again", 4, True)),
     "a row in a warp": (SHORT, Config(256, 4, 32, 8, "registers", 1, False)),

@@ -30,6 +30,8 @@ template <typename Body, typename Config> struct ReducePlace {
     static constexpr Index share = (vectors + Config::blocks - 1) / Config::blocks;
     static constexpr int rest = int(Body::columns % columns);  // columns that fill no vector
     static constexpr bool even = share * Config::blocks == vectors;
+    // Whether every thread of every block takes exactly `each` vectors: then nobody needs to look where the row ends.
+    template <int each> static constexpr bool full = even && units % teams == 0 && share % (Config::team * each) == 0;
     static_assert(Config::threads % Config::team == 0 && (Config::team & (Config::team - 1)) == 0, "teams of 2^n");
     static_assert(Body::across || Config::team <= 32 || teams == 1, "a team is in a warp, or it is a block");
 
@@ -63,6 +65,7 @@ KW_DEVICE void reduce_again(const typename Body::Args& args, const ReducePlace<B
     using Index = typename Body::Index;
     constexpr int lanes = Config::lanes, vectors = Config::vectors, step = Config::team * vectors;
     constexpr int chunk = 256 / vectors;
+    constexpr bool full = Place::template full<vectors>;
     const Index row = place.row(), begin = place.begin(), end = place.end();
     const Index times = (end - begin + step - 1) / step;
     const auto take = [&](Index time, auto& s) {
@@ -70,11 +73,12 @@ KW_DEVICE void reduce_again(const typename Body::Args& args, const ReducePlace<B
         typename Body::template Operands<lanes> x[vectors];
 #pragma unroll
         for (int u = 0; u < vectors; ++u)
-            if (at + u * Config::team < end)
+            if (full || at + u * Config::team < end)
                 x[u] = Body::template load<lanes>(args, row, (at + u * Config::team) * Place::columns);
 #pragma unroll
         for (int u = 0; u < vectors; ++u)
-            if (at + u * Config::team < end) Body::step(args, row, (at + u * Config::team) * Place::columns, x[u], r, s);
+            if (full || at + u * Config::team < end)
+                Body::step(args, row, (at + u * Config::team) * Place::columns, x[u], r, s);
     };
     if constexpr (Place::share <= Index(step) * chunk) {
         for (Index time = 0; time < times; ++time) take(time, state);
@@ -96,16 +100,17 @@ KW_DEVICE void reduce_held(const typename Body::Args& args, const ReducePlace<Bo
     using Place = ReducePlace<Body, Config>;
     using Index = typename Body::Index;
     static_assert(Place::share <= Index(Config::team) * Config::vectors, "the row does not fit");
+    constexpr bool full = Place::template full<Config::vectors>;
     const Index row = place.row(), at = place.begin() + place.member, end = place.end();
     if constexpr (phase == 0) {
 #pragma unroll
         for (int v = 0; v < Config::vectors; ++v)
-            if (at + v * Config::team < end)
+            if (full || at + v * Config::team < end)
                 held[v] = Body::template load<Config::lanes>(args, row, (at + v * Config::team) * Place::columns);
     }
 #pragma unroll
     for (int v = 0; v < Config::vectors; ++v)
-        if (at + v * Config::team < end)
+        if (full || at + v * Config::team < end)
             Body::step(args, row, (at + v * Config::team) * Place::columns, held[v], r, state);
 }
 
@@ -121,13 +126,14 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
     constexpr int together = Config::vectors % 8 == 0 ? 8 : Config::vectors % 4 == 0 ? 4 : 1;
+    constexpr bool full = Place::template full<Config::vectors>;
     const Index row = place.row(), at = place.begin() + place.member, end = place.end();
 #pragma unroll 1
     for (int v = 0; v < Config::vectors; v += together) {
         Operands x[together];
 #pragma unroll
         for (int u = 0; u < together; ++u) {
-            if (at + (v + u) * Config::team >= end) continue;
+            if (!full && at + (v + u) * Config::team >= end) continue;
             if constexpr (phase == 0)
                 x[u] = Body::template load<Config::lanes>(args, row, (at + (v + u) * Config::team) * Place::columns);
             else
@@ -135,7 +141,7 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
         }
 #pragma unroll
         for (int u = 0; u < together; ++u) {
-            if (at + (v + u) * Config::team >= end) continue;
+            if (!full && at + (v + u) * Config::team >= end) continue;
             if constexpr (phase == 0) kept[(v + u) * Config::threads] = x[u];
             Body::step(args, row, (at + (v + u) * Config::team) * Place::columns, x[u], r, state);
         }

@@ -31,6 +31,35 @@ template <> KW_DEVICE bool highest<bool>() { return true; }
 template <> KW_DEVICE float highest<float>() { return bits_float(0x7f800000u); }
 template <> KW_DEVICE double highest<double>() { return bits_double(0x7ff0000000000000ull); }
 
+// kw: Divisor divided
+// What a whole row is divided by. On a GPU a division is a subroutine, so the inverse is found once: the quotient is
+// then refined by what is left of x, to the nearest float.
+#ifdef __CUDACC__
+template <typename T> struct Divisor {
+    T y;
+    KW_DEVICE explicit Divisor(T value) : y(value) {}
+};
+template <> struct Divisor<float> {
+    float scale, y, inverse;  // scaled, so that the inverse is neither infinite nor denormal
+    KW_DEVICE explicit Divisor(float value)
+        : scale(abs(value) < 0x1p-60f ? 0x1p64f : abs(value) > 0x1p60f ? 0x1p-64f : 1.0f),
+          y(value * scale),
+          inverse(1.0f / y) {}
+};
+template <typename T> KW_DEVICE T divided(T x, const Divisor<T>& by) { return x / by.y; }
+KW_DEVICE float divided(float x, const Divisor<float>& by) {
+    const float scaled = x * by.scale, quotient = scaled * by.inverse, size = abs(quotient);
+    const float refined = fma(fma(-quotient, by.y, scaled), by.inverse, quotient);
+    return (size > 0x1p-100f) & (size < 0x1p100f) ? refined : quotient;  // not for 0, infinity and NaN
+}
+#else
+template <typename T> struct Divisor {
+    T y;
+    KW_DEVICE explicit Divisor(T value) : y(value) {}
+};
+template <typename T> KW_DEVICE T divided(T x, const Divisor<T>& by) { return x / by.y; }
+#endif
+
 // kw: Sum
 template <typename T, int N> struct Sum {
     Vec<T, N> total;
@@ -210,9 +239,14 @@ template <typename T, int N> struct Deviations {
 };
 
 // kw: exp_falling
-// e^x for x <= 0; what would be denormal may be 0.
+// e^x for x <= 0, to 2^-22 of 1, which is the largest: for sums of them. What would be denormal may be 0.
 #ifdef __CUDACC__
-template <typename T> KW_DEVICE T exp_falling(T x) { return exp(x); }
+KW_DEVICE float exp_falling(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+}
+KW_DEVICE double exp_falling(double x) { return exp(x); }
 #else
 KW_DEVICE float exp_falling(float x) { return exp_bounded(x < -88.0f ? -88.0f : x); }  // NaN stays
 KW_DEVICE double exp_falling(double x) { return exp(x); }

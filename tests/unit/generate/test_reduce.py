@@ -93,9 +93,10 @@ def test_a_kernel_reads_like_code() -> None:
             KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
                                        State<1, N>& s) {
                 const auto x1 = kw::load<N>(a.x1 + column);
+                const kw::Divisor<float> by_t2(r.t2);
                 kw::Vec<float, N> y;
                 KW_LANES for (int i = 0; i < N; ++i) {
-                    const float t3 = x.x0[i] / r.t2;
+                    const float t3 = kw::divided(x.x0[i], by_t2);
                     const float t4 = t3 * x1[i];
                     y[i] = t4;
                 }

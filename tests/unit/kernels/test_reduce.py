@@ -106,7 +106,7 @@ def test_a_cpu_has_a_config_for_every_work(work: RowWork) -> None:
         (
             Config(64, 4, 64, 64, "registers", 1, False),
             {"columns": 16384, "line": 16384},
-            "256 registers for a row leave too few of 224 to compute with.",
+            "256 registers for a row leave too few of 218 to compute with.",
         ),
         (
             Config(256, 4, 256, 64, "shared", 1, False),
