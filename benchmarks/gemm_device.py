@@ -342,7 +342,7 @@ SPECIAL: dict[str, Callable[[Tensor, Tensor], object]] = {
     "NaN in a row": lambda a, w: a[3, 5].fill_(math.nan),
     "Inf in the weight": lambda a, w: w[7, 2].fill_(-math.inf),
     "denormals": lambda a, w: a.mul_(1e-40),
-    "overflow": lambda a, w: (a.mul_(1e20), w.mul_(1e20)),
+    "overflow": lambda a, w: (a.abs_().mul_(1e20), w.abs_().mul_(1e20)),  # of one sign: in any order
 }
 
 
