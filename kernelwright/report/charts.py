@@ -104,7 +104,7 @@ def speedup_chart(rows: Sequence[Row]) -> str:
     if not timed:
         return empty("nothing was timed against eager")
     values = [row.speedup["eager"].median for row in timed]
-    y = LogScale(min(0.5, 0.8 * values[0]), max(4.0, 1.25 * values[-1]), HEIGHT - BOTTOM, TOP)
+    y = LogScale(max(0.05, min(0.5, 0.8 * values[0])), max(4.0, 1.25 * values[-1]), HEIGHT - BOTTOM, TOP)
     x = linear(-0.5, len(timed) - 0.5, LEFT, WIDTH - RIGHT)
     parts = [line(LEFT, y(tick), WIDTH - RIGHT, y(tick), "one" if tick == 1 else "grid") for tick in y.ticks()]
     parts += [text(LEFT - 6, y(tick) + 4, f"{tick:g}×", "axis", "end") for tick in y.ticks()]

@@ -75,9 +75,9 @@ def speed_word(row: Row) -> str:
 
 
 def bar_range(rows: Sequence[Row]) -> tuple[float, float]:
-    """The ends of the scale that all bars of the table share."""
+    """The ends of the scale that all bars of the table share; one far outlier must not flatten all the others."""
     values = [row.speedup["eager"].median for row in rows if "eager" in row.speedup and row.standing == "right"]
-    return min([0.5, *(0.9 * v for v in values)]), max([3.0, *(1.1 * v for v in values)])
+    return max(0.2, min([0.5, *(0.9 * v for v in values)])), min(30.0, max([3.0, *(1.1 * v for v in values)]))
 
 
 def table_row(row: Row, baselines: Sequence[str], peers: Sequence[str], scale: tuple[float, float]) -> str:
