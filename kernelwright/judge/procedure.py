@@ -44,22 +44,14 @@ from kernelwright.judge.precision import reduced_precision
 from kernelwright.judge.process import available_bytes, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
 from kernelwright.judge.robustness import labels_for_variants
+from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import check_cuda_sources
 from kernelwright.judge.stillness import Stillness, kernel_probe
-from kernelwright.judge.timing import (
-    AGAIN,
-    CANDIDATE,
-    Clocked,
-    Course,
-    Plan,
-    Samples,
-    plan_batches,
-    run_once,
-    summarise,
-)
+from kernelwright.judge.timing import Plan, plan_batches, run_once
 from kernelwright.judge.verdict import Errors, Failed, Judgement, Label, Verdict
+from kernelwright.judge.verification import Course
 from kernelwright.judge.workshop import Arena, Workshop, open_arena, open_workshop
 from kernelwright.load import Problem
 

@@ -7,17 +7,8 @@ import pytest
 
 from kernelwright.judge import Interval, Speed, Verdict
 from kernelwright.judge.bootstrap import interval, ratio_interval
-from kernelwright.judge.timing import (
-    CANDIDATE,
-    Clocked,
-    Samples,
-    Turn,
-    _blaming,
-    plan_batches,
-    rounds_that_fit,
-    speed_of,
-    summarise,
-)
+from kernelwright.judge.samples import CANDIDATE, Clocked, Samples, Turn, speed_of, summarise
+from kernelwright.judge.timing import _blaming, plan_batches, rounds_that_fit
 from kernelwright.judge.verdict import Failed
 
 

@@ -1,0 +1,167 @@
+"""Outputs of timed calls come in; nothing goes out, or `Failed`: every one is verified, with the clock stopped."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kernelwright.judge.closeness import close_to_eager
+from kernelwright.judge.codec import unflatten
+from kernelwright.judge.contestant import Contestant, Shape
+from kernelwright.judge.correctness import appealed, describe_score, lies_in_inputs, within, write_inputs
+from kernelwright.judge.criterion import Yardstick
+from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
+from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.randomness import differences
+from kernelwright.judge.reference import Reference, State
+from kernelwright.judge.samples import CANDIDATE, Turn
+from kernelwright.judge.stillness import Stillness
+from kernelwright.judge.verdict import Failed, Verdict
+
+__all__ = ["Course", "verify", "verify_in_place"]
+
+APPEALS = 4  # of a round: outputs that differ from eager's and are judged by the oracle, drawn when all is over
+FEWEST_DRAWS = 48  # calls that tell one distribution from another
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """What all contestants run on."""
+
+    reference: Reference
+    oracle: Oracle
+    shape: Shape
+    state: State
+    yards: list[Yardstick]
+    """Of the problem's own inputs, one for each output tensor: how far the candidate's may be from eager's."""
+    stateful: bool
+    state_yards: dict[str, Yardstick]
+    """Of the buffers that calls change, after one group of trials."""
+    own_memory: bool
+    """Outputs must not lie in inputs."""
+    verified: bool
+    """False only for random models whose generator the candidate uses differently."""
+    large: bool
+    tight: bool
+    """Outputs of all contestants do not fit beside each other: each gives its memory back after its call."""
+    rows: Rows | None
+    stillness: Stillness | None = None
+    """On a GPU, where kernels may outlast a turn."""
+
+    @property
+    def spot_share(self) -> float:
+        """How often the oracle is asked besides: large outputs take it long."""
+        return 1.0 if sum(yard.eager.numel() for yard in self.yards) <= 1 << 18 else 0.1
+
+    def state_yard(self, name: str, calls: int) -> Yardstick:
+        """After so many calls, whose errors may add up."""
+        yard = self.state_yards[name]
+        return replace(yard, eager_rms=calls * yard.eager_rms, rms=calls * yard.rms)
+
+    def wait_after(self, name: str) -> None:
+        """Nobody's turn begins before everybody else's kernels are through."""
+        if self.stillness is None:
+            return
+        self.stillness.wait_after(name)
+        if self.stillness.disturbed_by(CANDIDATE):
+            raise Failed(Verdict.TAMPERING, "kernels of its own ran on for long after it had said that it was done")
+
+
+def verify(
+    contestant: Contestant,
+    course: Course,
+    inputs: Sequence[tuple[Any, ...]],
+    turns: Sequence[Turn],
+    rng: random.Random,
+) -> None:
+    """Every output of a timed call against eager's on the same input; of those that are off, some by the oracle."""
+    if not course.verified:
+        _verify_distribution(contestant, course, inputs, turns, rng)
+        return
+    state = course.state
+    doubtful: list[tuple[State, Sequence[int], int]] = []
+    for slots, seed in (row for turn in turns for row in turn.seeded()):
+        expected = course.oracle.eager(state, [inputs[slot] for slot in slots], seed)
+        for number, row in zip(slots, expected.calls, strict=True):
+            if not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
+                sequence = range(slots.start, number + 1) if course.stateful or course.oracle.random else [number]
+                doubtful.append((state, sequence, seed))
+        if course.stateful:
+            state = expected.state
+    for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
+        calls, number = [inputs[slot] for slot in numbers], numbers[-1]
+        _require_right(course, before, calls, seed, contestant.outputs(number), f"call {number + 1}")
+    timed = [slot for turn in turns for slot in turn.slots]
+    _spot_check(contestant, course, inputs, rng.choice(timed), rng)
+    # Last, for it lets the worker run: what the calls left behind.
+    for name, value in zip(course.state, contestant.give_state() if course.stateful else (), strict=False):
+        if name in course.state_yards and not close_to_eager(value, state[name], course.state_yard(name, len(inputs))):
+            raise Failed(Verdict.INCORRECT, f"the buffer {name} is not what the calls while being timed should leave")
+
+
+def _spot_check(
+    contestant: Contestant, course: Course, inputs: Sequence[tuple[Any, ...]], slot: int, rng: random.Random
+) -> None:
+    """One call that nobody could foresee: judged by the oracle, and its memory must not be an input's.
+
+    The yardstick of other inputs is coarse where one element of them was ill-conditioned; and a mapping of the inputs'
+    pages is a copy of them only in this court.
+    """
+    found = contestant.outputs(slot)
+    plain = not course.stateful and not course.oracle.random
+    if plain and rng.random() < course.spot_share:
+        _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+    if course.own_memory and lies_in_inputs(contestant, slot, inputs[slot], found):
+        raise Failed(Verdict.INCORRECT, f"the output of call {slot + 1}, while being timed, lies in an input's memory")
+
+
+def _verify_distribution(
+    contestant: Contestant,
+    course: Course,
+    inputs: Sequence[tuple[Any, ...]],
+    turns: Sequence[Turn],
+    rng: random.Random,
+) -> None:
+    """Of a random model with numbers of its own: outputs of timed calls are distributed as eager's on those inputs."""
+    slots = [slot for turn in turns for slot in turn.slots]
+    if len(slots) < FEWEST_DRAWS:
+        return
+    chosen = rng.sample(slots, min(len(slots), 2 * FEWEST_DRAWS))
+    found = [contestant.outputs(slot) for slot in chosen]
+    expected = course.oracle.eager(course.state, [inputs[slot] for slot in chosen], rng.getrandbits(62)).calls
+    for position in range(len(course.yards)):
+        theirs, ours = (torch.stack([row[position] for row in rows]) for rows in (found, expected))
+        if why := differences(theirs, ours):
+            raise Failed(Verdict.INCORRECT, f"its random outputs while being timed are distributed differently: {why}")
+
+
+def _require_right(
+    course: Course,
+    state: State,
+    calls: Sequence[tuple[Any, ...]],
+    seed: int,
+    found: Sequence[torch.Tensor],
+    which: str,
+) -> None:
+    yards, scores = appealed(course.oracle, state, calls, seed, found)
+    for yard, s in zip(yards, scores, strict=True):
+        if not within(yard, s):
+            raise Failed(Verdict.INCORRECT, f"{which} while being timed: {describe_score(s)}")
+
+
+def verify_in_place(
+    contestant: Contestant, course: Course, input_seed: int, seed: int, given: list[int], secret: int
+) -> None:
+    """The one output against eager's, some rows at a time where rows are independent."""
+    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
+    if fingerprint(views, secret) != given:
+        write_inputs(contestant, [course.reference.draw(input_seed)])
+    args: tuple[Any, ...] = unflatten(course.shape.arguments, views)
+    parts = list(row_slices(course.rows, secret)) if course.rows else [None]
+    for part in parts:
+        some = args if part is None or course.rows is None else sliced(args, course.rows, part)
+        eager, found = course.oracle.eager(course.state, [some], seed).calls[0], contestant.outputs(0, part)
+        if not all(map(close_to_eager, found, eager, course.yards)):
+            _require_right(course, course.state, [some], seed, found, "a call")
