@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import Config, RowWork, why_not
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
-from tests.emulator.build import Library, g_plus_plus, library_of
+from tests.emulator.build import Library, g_plus_plus, library_of, order
 from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
 
@@ -124,3 +125,43 @@ def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     shifted = memory[1:].view(5, 64).copy_(x)
     run = Run.of(0, Case(case.graph, case.wide, (shifted,)), H200, lambda kernel: ALONG["a warp, held"])
     run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
+@pytest.mark.parametrize("config", [ALONG["a cluster"], ALONG["split"]], ids=["a cluster", "split"])
+def test_no_bit_depends_on_the_order_in_which_blocks_and_threads_run(config: Config) -> None:
+    run = Run.of(0, case_of((5, 1000), (1,)), H200, lambda kernel: config)
+    library = library_of(program_text(run.program.launches, "cuda"))
+    forward = run.forward(partial(call, library))
+    (x,) = run.case.tensors
+    usual = [y.numpy().tobytes() for y in forward(SimpleNamespace(), x)]
+    with order(blocks_backwards=True):
+        assert [y.numpy().tobytes() for y in forward(SimpleNamespace(), x)] == usual
+    with order(threads_backwards=True):
+        assert [y.numpy().tobytes() for y in forward(SimpleNamespace(), x)] == usual
+
+
+DIVIDE = """
+#include "../device/monoids.cuh"
+__global__ void divide(const float* x, const float* y, float* z, int count) {
+    for (int i = threadIdx.x; i < count; i += blockDim.x) z[i] = kw::divided(x[i], kw::Divisor<float>(y[i]));
+}
+extern "C" int entry(const float* x, const float* y, float* z, int count) {
+    divide<<<1, 32>>>(x, y, z, count);
+    return cudaGetLastError();
+}
+"""
+
+
+def test_division_by_the_inverse_of_a_row_is_division() -> None:
+    generator = torch.Generator().manual_seed(2)
+    powers = torch.randint(-60, 60, (2, 4000), generator=generator)
+    x, y = torch.ldexp(torch.randn(2, 4000, generator=generator), powers)
+    edges = torch.tensor([0.0, -0.0, 1.0, -3.0, 1e-40, 1e-30, 1e30, 3e38, float("inf"), -float("inf"), float("nan")])
+    pairs = torch.cartesian_prod(edges, edges)
+    x, y = torch.cat([x, pairs[:, 0]]).contiguous(), torch.cat([y, pairs[:, 1]]).contiguous()
+    z = torch.empty_like(x)
+    assert library_of(DIVIDE).call("entry", x, y, z, ctypes.c_int(x.numel())) == 0
+    exact = x / y
+    normal = (exact.abs() > 2.0**-99) & (exact.abs() < 2.0**99)
+    assert torch.equal(z[normal], exact[normal])
+    assert torch.allclose(z, exact, rtol=3e-7, atol=1e-37, equal_nan=True)
