@@ -198,7 +198,7 @@ class EpilogueWriter(RowsWriter):
             *(f"    {line}" for line in lanes),
             *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
             "}",
-            *(f"kw::store<N>({self.address(a)}, {name});" for name, (_, a) in zip(names, self.results, strict=True)),
+            *(self.store_line(name, access) for name, (_, access) in zip(names, self.results, strict=True)),
         ]
         return [
             "",

@@ -68,6 +68,8 @@ CASES: dict[str, tuple[Problem, Pick]] = {
     "a result in float16": (problem("torch.tanh(y).half()", 9, 70, 33), SM90),
     "two results": (problem("(torch.relu(y), y * 2 + tile)", 12, 20, 64), SM90),
     "a mask": (problem("y.masked_fill(tile > 0, -1.0)", 12, 24, 32), SM90),
+    "a part of a concatenation": (problem("torch.cat([torch.relu(y), tile[:, :7]], -1)", 12, 20, 40), SM90),
+    "results between others": (problem("torch.stack([torch.relu(y), tile], -1)", 12, 20, 40), SM90),
     "two layers": (problem("self.other(torch.relu(y)) + x", 12, 40, 36), SM90),
     "mish and a division": (problem("F.mish(y) / 3 + tile", 10, 12, 40), SM90),
     "float16, bias, gelu, residual": (problem("F.gelu(y) + tile", 33, 40, 72, "float16"), HALF),
