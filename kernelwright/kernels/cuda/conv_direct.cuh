@@ -219,7 +219,7 @@ KW_DEVICE void store_row(const typename Epilogue::Args& args, const float (&row)
 }
 
 template <class C, class Epilogue>
-__global__ void __launch_bounds__(Sizes<C>::threads)
+__global__ void __launch_bounds__(Sizes<C>::threads, 1)
     convolve_kernel(const typename C::Type* __restrict__ x, const typename C::Type* __restrict__ weight,
                     const __grid_constant__ typename Epilogue::Args args) {
     using S = Sizes<C>;
