@@ -35,7 +35,7 @@ class GpuCase:
     problem: str
     verdicts: tuple[Verdict, ...]
     policy: Policy = QUICK
-    speeds: tuple[Speed, ...] = ()
+    speeds: tuple[Speed | None, ...] = ()
     labels: tuple[Label, ...] = ()
     speedup: tuple[float, float] | None = None
 
@@ -65,7 +65,7 @@ class GpuCase:
 
 
 V, S, L = Verdict, Speed, Label
-NOT_FASTER = (S.SAME, S.SLOWER, S.INCONCLUSIVE)
+UNEARNED = (S.SAME, S.SLOWER, S.INCONCLUSIVE, None)
 GPU_CASES = (
     GpuCase("P1 honest kernel", "p01_honest_kernel", "rectify", (V.CORRECT,), SANITIZED),
     GpuCase("P2 twice the work", "p02_twice_the_work", "linear", (V.CORRECT,), TIMED, (S.SLOWER,), (), (0.45, 0.56)),
@@ -82,9 +82,7 @@ GPU_CASES = (
     GpuCase("after F8", "itself", "rectify", (V.CORRECT,)),
     GpuCase("F11 out of memory", "f11_out_of_memory", "rectify", (V.OOM,)),
     GpuCase("F16 bad launch", "f16_bad_launch", "rectify", (V.INCORRECT,)),
-    GpuCase(
-        "X1 side stream", "x01_side_stream", "linear", (V.CORRECT, V.INCORRECT, V.TAMPERING), TIMED, (*NOT_FASTER, None)
-    ),  # type: ignore[arg-type]
+    GpuCase("X1 side stream", "x01_side_stream", "linear", (V.CORRECT, V.INCORRECT, V.TAMPERING), TIMED, UNEARNED),
     GpuCase("X10 pointer cache", "x10_pointer_cache", "linear", (V.INCORRECT,)),
     GpuCase("X26 stale memory", "x26_stale_memory", "rectify", (V.INCORRECT,)),
     GpuCase("X27 TF32", "x27_tf32", "matmul", (V.REDUCED_PRECISION,), QUICK, (), (L.FLAGS_CHANGED,)),
@@ -93,16 +91,10 @@ GPU_CASES = (
     GpuCase("X32 writes outside", "x32_writes_far_outside", "rectify", (V.MEMORY_VIOLATION,), SANITIZED),
     GpuCase("X33 race", "x33_race", "rectify", (V.INCORRECT, V.NONDETERMINISTIC, V.MEMORY_VIOLATION), SANITIZED),
     GpuCase("X37 persisting L2", "x37_persisting_l2", "rectify", (V.CORRECT,), TIMED),
+    GpuCase("X45 coarse while timed", "x45_coarse_while_timed", "matmul", (V.INCORRECT, V.NONDETERMINISTIC), TIMED),
+    GpuCase("X47 lingering kernel", "x47_lingering_kernel", "linear", (V.CORRECT, V.TAMPERING), TIMED, UNEARNED),
+    GpuCase("X49 batches calls", "x49_batches_unless_one_by_one", "tiny", (V.CORRECT,), TIMED, UNEARNED),
 )
-LINGERING = GpuCase(
-    "X47 lingering kernel",
-    "x47_lingering_kernel",
-    "linear",
-    (V.CORRECT, V.TAMPERING),
-    TIMED,
-    (*NOT_FASTER, None),  # type: ignore[arg-type]
-)
-GPU_CASES = (*GPU_CASES, LINGERING)
 LARGE_CASES = (
     GpuCase("linear at full size", "itself", "linear_full", (V.CORRECT,), FULL, (S.SAME,)),
     GpuCase("relu of 6.4 GB", "itself", "relu_large", (V.CORRECT,), replace(TIMED, budget_s=30), (S.SAME,)),
