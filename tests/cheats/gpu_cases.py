@@ -91,7 +91,6 @@ GPU_CASES = (
     GpuCase("X32 writes outside", "x32_writes_far_outside", "rectify", (V.MEMORY_VIOLATION,), SANITIZED),
     GpuCase("X33 race", "x33_race", "rectify", (V.INCORRECT, V.NONDETERMINISTIC, V.MEMORY_VIOLATION), SANITIZED),
     GpuCase("X37 persisting L2", "x37_persisting_l2", "rectify", (V.CORRECT,), TIMED),
-    GpuCase("X45 coarse while timed", "x45_coarse_while_timed", "matmul", (V.INCORRECT, V.NONDETERMINISTIC), TIMED),
     GpuCase("X47 lingering kernel", "x47_lingering_kernel", "linear", (V.CORRECT, V.TAMPERING), TIMED, UNEARNED),
     GpuCase("X49 batches calls", "x49_batches_unless_one_by_one", "tiny", (V.CORRECT,), TIMED, UNEARNED),
 )
