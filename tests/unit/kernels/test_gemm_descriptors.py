@@ -10,7 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import (
+    gemm_simt,
+    gemm_skinny,
+    gemm_sm80,
+    gemm_sm90,
+    gemm_sm90_f16x1,
+    gemm_sm90_half,
+    gemm_small,
+)
 from kernelwright.kernels.gemm_shape import Gemm, Operand, bytes_moved, rows_are_readable
 
 H200, A100 = resolve("h200"), resolve("a100")
@@ -169,6 +177,42 @@ def test_a_transposed_operand_changes_only_how_it_is_loaded() -> None:
 def test_the_cuda_core_kernel_loads_four_at_once_where_lines_are_aligned(a: Operand, width: int) -> None:
     config = gemm_simt.Config(128, 128, 8, False, 4)
     assert f"a_width = {width};" in gemm_simt.entry("g", config, replace(LINEAR, a=a), "E")
+
+
+def test_a_long_epilogue_in_16_bits_wants_two_blocks_at_once() -> None:
+    plain = product(4096, 4096, 4096, "float16")
+    gelu, longer = replace(plain, epilogue_flops=30), replace(plain, epilogue_flops=60)
+    assert gemm_sm90_half.configs(plain, H200)[0].blocks == 1
+    assert gemm_sm90_half.configs(gelu, H200)[0] == gemm_sm90_half.Config(128, 2, 4, blocks=2)
+    assert {config.blocks for config in gemm_sm90_half.configs(longer, H200)} == {1}
+    said = gemm_sm90_half.why_not(gemm_sm90_half.Config(256, 2, 4, blocks=2), gelu, H200)
+    assert "two blocks of 256 columns" in str(said)
+
+
+CPU = resolve("cpu")
+
+
+@pytest.mark.parametrize(
+    ("gemm", "walks"),
+    [
+        (product(1, 512, 512), {True}),
+        (replace(product(4, 512, 512), w=Operand("float32", 1, 512, 0, constant=False)), {False}),
+        (replace(product(512, 4, 512), w=Operand("float32", 1, 4, 0, constant=False)), {True}),
+        (product(9, 512, 512), set()),
+        (product(4, 512, 512, "float16"), set()),
+    ],
+    ids=["linear", "row-major right side", "few columns", "too many rows", "16 bits"],
+)
+def test_the_cpu_takes_few_rows_in_the_order_they_lie(gemm: Gemm, walks: set[bool]) -> None:
+    assert {config.along_k for config in gemm_small.configs(gemm, CPU)} == walks
+    assert gemm_small.configs(gemm, H200) == ()
+
+
+def test_the_cpu_says_why_a_config_does_not_fit() -> None:
+    across = gemm_small.why_not(gemm_small.Config(1, True, False, 128), product(1, 64, 64), CPU)
+    crowded = gemm_small.why_not(gemm_small.Config(8, True, True, 8), product(8, 64, 64), CPU)
+    assert "not neighbours in memory" in str(across)
+    assert "8 x 8 sums do not fit" in str(crowded)
 
 
 SIZES = st.integers(1, 5000)
