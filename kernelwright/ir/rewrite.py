@@ -17,9 +17,14 @@ UseRule = Callable[[Node, Counter[Node]], Node | None]
 MOST_PASSES = 1000
 
 
-def rewrite(graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule] = ()) -> Graph:
-    """The graph after passes from leaves to outputs, each node changed by the first rule that fires, till none does."""
-    inert: set[Node] = set()
+def rewrite(
+    graph: Graph, rules: Sequence[Rule], use_rules: Sequence[UseRule] = (), inert: set[Node] | None = None
+) -> Graph:
+    """The graph after passes from leaves to outputs, each node changed by the first rule that fires, till none does.
+
+    `inert` may hold nodes on which none of these rules fires, and gathers more, to be given to the next call.
+    """
+    inert = set() if inert is None else inert
     for _ in range(MOST_PASSES):
         changed = one_pass(graph, rules, use_rules, inert)
         if changed == graph:

@@ -109,9 +109,16 @@ def is_held(x: Node, shape: Shape) -> bool:
 
 def views_inward(graph: Graph) -> Graph:
     """view(f(x, y))  ->  f(view(x), view(y))  for Slice, Permute and Reshape, wherever that computes nothing twice"""
-    users = users_of(graph)
-    between = views_between_maps(graph, users)
-    movable = {n for n in graph.nodes() if may_move(n, users, between)}
+    while True:
+        users = users_of(graph)
+        between = views_between_maps(graph, users)
+        movable = {n for n in graph.nodes() if may_move(n, users, between)}
+        if not movable:
+            return graph
+        graph = moved(graph, movable)
+
+
+def moved(graph: Graph, movable: set[Node]) -> Graph:
     return one_pass(graph, [lambda n: moved_inward(n) if n in movable else None], [], set())
 
 

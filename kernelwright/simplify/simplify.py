@@ -38,8 +38,9 @@ def simplify(graph: Graph) -> Graph:
 
 def settled(graph: Graph, use_rules: Sequence[UseRule]) -> Graph:
     """The graph on which no rule fires and no view moves any more."""
+    inert: set[Node] = set()
     while True:
-        quiet = rewrite(graph, RULES, use_rules)
+        quiet = rewrite(graph, RULES, use_rules, inert)
         graph = views_inward(quiet)
         if graph == quiet:
             return quiet
