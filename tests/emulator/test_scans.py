@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -19,7 +20,7 @@ from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.scan import AcrossConfig, AlongConfig, ScanConfig, ScanWork, why_not
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
-from tests.emulator.build import Library, g_plus_plus, library_of
+from tests.emulator.build import Library, g_plus_plus, library_of, order
 from tests.property.graphs_of_rows import Case
 from tests.property.graphs_of_scans import cases
 from tests.property.runs_of_rows import Run
@@ -131,3 +132,14 @@ def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     shifted = memory[1:].view(5, 64).copy_(x)
     run = Run.of(0, Case(case.graph, case.wide, (shifted,)), H200, lambda kernel: ALONG["a warp"])
     check(run, partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
+@pytest.mark.parametrize("config", [ALONG["a block"], ALONG["cut"]], ids=["whole", "cut"])
+def test_no_bit_depends_on_the_order_in_which_blocks_and_threads_run(config: ScanConfig) -> None:
+    run = Run.of(0, case_of((5, 1040), 1, reverse=False), H200, lambda kernel: config)
+    library = library_of(program_text(run.program.launches, "cuda"))
+    first = run.forward(partial(call, library))(SimpleNamespace(), *run.case.tensors)
+    with order(blocks_backwards=True, threads_backwards=True):
+        second = run.forward(partial(call, library))(SimpleNamespace(), *run.case.tensors)
+    for a, b in zip(first, second, strict=True):
+        assert a.numpy().tobytes() == b.numpy().tobytes()
