@@ -170,7 +170,8 @@ class ConvEpilogueWriter(EpilogueWriter):
     """As after a product; but results may lie scattered, in channels-last order or inside a concatenation."""
 
     def members(self) -> list[str]:
-        lines = super().members()
+        # Where 32 bits are enough, coordinates are found with fewer instructions.
+        lines = [line.replace("int64_t row, int64_t column", "Index row, Index column") for line in super().members()]
         for node, access in self.results:
             if access.inner != 1:
                 name, address = self.result_name(node), self.address(access)

@@ -125,8 +125,16 @@ def test_one_product_is_as_accurate_as_tf32(name: str, template: ModuleType, tmp
     assert "TF32" in program.sources[0].arithmetic
 
 
-@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
-@pytest.mark.parametrize("name", ["transposed", "transposed, dilated", "transposed in groups, three axes"])
+@pytest.mark.parametrize(
+    ("name", "template"),
+    [
+        ("transposed", conv_mma),
+        ("transposed", conv_sm90),
+        ("transposed, dilated", conv_mma),
+        ("transposed in groups, three axes", conv_sm90),
+    ],
+    ids=["mma", "wgmma", "three phases", "three axes"],
+)
 def test_phases_of_the_last_axis_can_share_a_block(name: str, template: ModuleType, tmp_path: Path) -> None:
     def joined(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
         picks = [any_of(template, seed)(kernel, choices) for seed in range(40)]

@@ -113,17 +113,17 @@ template <class C> int64_t blocks_of() {
 template <class C>
 KW_DEVICE void copy_inputs(float* to, const typename C::Type* x, const Work& work, int first_channel) {
     using S = Sizes<C>;
-    constexpr int rows = C::threads_p * C::chunk * S::region_d * S::region_h, count = rows * S::region_w;
+    // Unsigned: to divide those takes fewer instructions.
+    constexpr unsigned width = S::region_w, height = S::region_h, depth = S::region_d, channels = C::chunk,
+                       count = C::threads_p * channels * depth * height * width, groups = C::groups;
     const int first_d = work.d * S::D::step + S::D::lowest, first_h = work.h * S::H::step + S::H::lowest,
               first_w = work.w * S::W::step + S::W::lowest;
 #pragma unroll 8
-    for (int i = threadIdx.x; i < count; i += S::threads) {
-        const int column = i % S::region_w, row = i / S::region_w;
-        const int h = first_h + row % S::region_h, w = first_w + column,
-                  d = first_d + row / S::region_h % S::region_d;
-        const int channel = first_channel + row / (S::region_h * S::region_d) % C::chunk;
-        const int plane = work.plane + row / (S::region_h * S::region_d * C::chunk);
-        const int image = plane / C::groups, group = plane % C::groups;
+    for (unsigned i = threadIdx.x; i < count; i += S::threads) {
+        const unsigned column = i % width, row = i / width, plane = work.plane + row / (height * depth * channels);
+        const int h = first_h + (int)(row % height), w = first_w + (int)column, d = first_d + (int)(row / height % depth);
+        const int channel = first_channel + (int)(row / (height * depth) % channels);
+        const int image = (int)(plane / groups), group = (int)(plane % groups);
         const bool inside = (unsigned)w < (unsigned)C::x_w && (unsigned)h < (unsigned)C::x_h &&
                             (unsigned)d < (unsigned)C::x_d && channel < C::channels && image < C::images;
         const int64_t at = image * C::x_image_pitch + (int64_t)(group * C::channels + channel) * C::x_channel_pitch +

@@ -127,10 +127,10 @@ template <class C> int64_t blocks_of() {
            ceil_div(C::most_h, C::tile_h) * ceil_div(C::most_d, C::tile_d) * ceil_div(C::images, C::tile_b);
 }
 
-// Column n of a block's product as a place in its tile.
-template <class C> KW_DEVICE Place in_tile(int n) {
-    return {n / (C::tile_w * C::tile_h * C::tile_d), n / (C::tile_w * C::tile_h) % C::tile_d,
-            n / C::tile_w % C::tile_h, n % C::tile_w};
+// Column n of a block's product as a place in its tile. Unsigned: to divide those takes fewer instructions.
+template <class C> KW_DEVICE Place in_tile(unsigned n) {
+    constexpr unsigned w = C::tile_w, h = C::tile_h, d = C::tile_d;
+    return {(int)(n / (w * h * d)), (int)(n / (w * h) % d), (int)(n / w % h), (int)(n % w)};
 }
 
 // --- tables, once for a block
@@ -140,10 +140,12 @@ template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, con
     const int first_d = work.first.d * C::stride_d + phase.axis[0].x_base,
               first_h = work.first.h * C::stride_h + phase.axis[1].x_base,
               first_w = work.first.w * C::stride_w + phase.axis[2].x_base;
-    for (int i = threadIdx.x; i < S::pixels; i += S::threads) {
-        const int column = i % S::row, w = first_w + column % S::alike * C::stride_w + column / S::alike;
-        const int h = first_h + i / S::row % C::region_h, d = first_d + i / (S::row * C::region_h) % C::region_d,
-                  image = i / (S::row * C::region_h * C::region_d);
+    for (unsigned i = threadIdx.x; i < (unsigned)S::pixels; i += S::threads) {
+        constexpr unsigned row_of = S::row, plane_of = row_of * C::region_h, alike = S::alike;
+        const unsigned column = i % row_of;
+        const int w = first_w + (int)(column % alike * C::stride_w + column / alike),
+                  h = first_h + (int)(i / row_of % C::region_h), d = first_d + (int)(i / plane_of % C::region_d),
+                  image = (int)(i / (plane_of * C::region_d));
         const bool row_inside = h >= 0 && h < C::x_h && d >= 0 && d < C::x_d && work.first.image + image < C::images;
         const int row = (int)(image * C::x_image_pitch + d * C::x_d_pitch + h * C::x_h_pitch);
 #pragma unroll
@@ -168,7 +170,8 @@ template <class C> struct Carrier {
         for (int i = 0; i < S::rounds; i++) {
             const int unit = threadIdx.x + i * S::threads;
             const bool is_unit = S::units % S::threads == 0 || unit < S::units;
-            const int octet = C::octets == 1 ? 0 : unit / S::pixels, pixel = unit - octet * S::pixels;
+            const int octet = C::octets == 1 ? 0 : (unsigned)unit / (unsigned)S::pixels;
+            const int pixel = unit - octet * S::pixels;
             const int channel = (chunk * C::octets + octet) * S::lanes;
 #pragma unroll
             for (int f = 0; f < C::fold; f++) {
