@@ -239,10 +239,8 @@ def along_configs(work: RowWork, device: Device) -> Iterator[Config]:
 
 def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
     for lanes in (8, 4, 2, 1):
-        widest = 1 << max(0, (work.line // lanes - 1).bit_length())
         for threads in (128, 256, 512):
-            for width in (8, 16, 32, 64, 128, 256):
-                team = threads // min(width, widest, threads)
+            for team in (1, 2, 4, 8, 16, 32, 64, 128):
                 yield from kept_or_not(work, threads, lanes, team, 1, False)
                 for blocks in split_counts(work, lanes, team, device):
                     yield Config(threads, lanes, team, 4, "again", blocks, False)
