@@ -25,6 +25,7 @@ from kernelwright.simplify import (
     reductions,
     scaling,
     scans,
+    shifts,
     views,
 )
 from kernelwright.simplify.motion import views_inward
@@ -83,5 +84,16 @@ RULES: tuple[Rule, ...] = (
     first_of(Contract, contractions.RULES),
     first_of(Reduce, reductions.RULES),
 )
-ALGEBRAIC: tuple[UseRule, ...] = (*linear.USE_RULES, *pools.USE_RULES, *reductions.ALGEBRAIC)
-USE_RULES: tuple[UseRule, ...] = (*clamps.USE_RULES, *linear.USE_RULES, *reductions.USE_RULES, *pools.USE_RULES)
+ALGEBRAIC: tuple[UseRule, ...] = (
+    *linear.USE_RULES,
+    *pools.USE_RULES,
+    *shifts.USE_RULES,
+    *reductions.ALGEBRAIC,
+)
+USE_RULES: tuple[UseRule, ...] = (
+    *clamps.USE_RULES,
+    *shifts.USE_RULES,
+    *linear.USE_RULES,
+    *reductions.USE_RULES,
+    *pools.USE_RULES,
+)

@@ -24,6 +24,7 @@ from kernelwright.ir.nodes import (
     Map,
     Node,
     Pad,
+    Param,
     Permute,
     Reduce,
     Reshape,
@@ -31,7 +32,7 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.ir.rewrite import count_uses, rewrite
 from kernelwright.ir.text import graph_text
-from kernelwright.simplify import algebraic_rewrites, linear, pools, reductions, simplify
+from kernelwright.simplify import algebraic_rewrites, linear, pools, reductions, shifts, simplify
 from kernelwright.simplify.linear import sum_before_product
 from kernelwright.simplify.pools import merge_pools, monotone_after_pooling, scale_after_pooling
 from kernelwright.simplify.reductions import (
@@ -47,6 +48,7 @@ from kernelwright.simplify.reductions import (
     scale_after_reducing,
     sign_after_reducing,
 )
+from kernelwright.simplify.shifts import drop_shift_that_cancels, drop_shift_under_reduction
 
 Build = Callable[[Random, DType], Node]
 FLOATS = (float32, float64)
@@ -196,6 +198,27 @@ def pooled_affine(rng: Random, dtype: DType) -> Node:
     return Reduce("sum", Windows(x, (2, 3), (3, 2), (rng.randint(1, 3), 1), (1, 2)), (4, 5))
 
 
+def shifted(rng: Random, dtype: DType, axes: tuple[int, ...]) -> Node:
+    """x + r, r + x or x - r, r being a parameter with one value a row."""
+    x = leaf(rng, dtype, 2, 3, 4)
+    r = Param("r", tuple(1 if axis in axes else e for axis, e in enumerate(x.shape)), dtype, (0, 0, 0))
+    row = Broadcast(r, x.shape)
+    return Map(rng.choice(("add", "sub")), (x, row)) if rng.random() < 0.7 else Map("add", (row, x))
+
+
+def reduced_shift(rng: Random, dtype: DType) -> Node:
+    axes = some_axes(rng, 3)
+    return Reduce(rng.choice(("deviations", "exponentials")), shifted(rng, dtype, axes), axes)
+
+
+def cancelled_shift(rng: Random, dtype: DType) -> Node:
+    axes = some_axes(rng, 3)
+    x = shifted(rng, dtype, axes)
+    total = Reduce("sum", x, axes)
+    mean = Map("div", (total, Const(float(total.count), dtype)))
+    return Map("sub", (x, Broadcast(rng.choice((mean, Reduce("max", x, axes))), x.shape)))
+
+
 def summed_product(rng: Random, dtype: DType) -> Node:
     """A matrix product, maybe with a bias, a factor or a sign, summed over one operand's indices or over both's."""
     left = rng.choice(("ay,zy->az", "ay,yz->az", "bay,zy->baz", "bay,byz->baz", "yx,yzw->xzw"))
@@ -244,15 +267,17 @@ CASES = (
     Case(monotone_after_pooling, pooled_monotone, NUMBERS, exact=True),
     Case(merge_pools, pooled_twice, FLOATS, exact=False),
 )
-# These hold for finite numbers: a sum of infinities of both signs is NaN where the product of their sums is not.
-LINEAR = (
+# These hold for finite numbers: inf - inf is NaN where nothing is subtracted any more.
+FINITE = (
     Case(sum_before_product, summed_product, FLOATS, exact=False),
     Case(sum_before_product, summed_convolution, FLOATS, exact=False),
     Case(scale_after_pooling, pooled_affine, FLOATS, exact=False),
+    Case(drop_shift_under_reduction, reduced_shift, FLOATS, exact=False),
+    Case(drop_shift_that_cancels, cancelled_shift, FLOATS, exact=False),
 )
 
 
-def values_of(node: Input, rng: Random, edges: bool) -> torch.Tensor:
+def values_of(node: Input | Param, rng: Random, edges: bool) -> torch.Tensor:
     """Numbers of moderate size; with edges, a few NaN, infinities and zeros of both signs among them."""
     generator = torch.Generator().manual_seed(rng.randrange(2**32))
     moderate = (torch.randn(node.shape, generator=generator, dtype=torch.float64) * 3).to(node.dtype.to_torch())
@@ -273,8 +298,8 @@ def test_both_sides_of_each_equation_are_the_same(case: Case, edges: bool) -> No
     check(case, edges)
 
 
-@pytest.mark.parametrize("case", LINEAR, ids=lambda case: case.left.__name__)
-def test_both_sides_of_each_linear_equation_are_the_same_for_finite_numbers(case: Case) -> None:
+@pytest.mark.parametrize("case", FINITE, ids=lambda case: case.left.__name__)
+def test_both_sides_of_each_equation_for_finite_numbers_are_the_same(case: Case) -> None:
     check(case, edges=False)
 
 
@@ -288,7 +313,7 @@ def check(case: Case, edges: bool) -> None:
         if right is None:
             continue
         fired[dtype] += 1
-        inputs = [n for n in Graph((), (left,), (), 0).nodes() if isinstance(n, Input)]
+        inputs = [n for n in Graph((), (left,), (), 0).nodes() if isinstance(n, (Input, Param))]
         found = evaluate([left, right], {n: values_of(n, rng, edges) for n in inputs})
         one, other = found[left], found[right].expand(left.shape)
         assert (one.shape, one.dtype) == (other.shape, other.dtype)
@@ -301,8 +326,8 @@ def check(case: Case, edges: bool) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *pools.USE_RULES}
-    assert rules == {case.rule for case in (*CASES, *LINEAR)}
+    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *pools.USE_RULES, *shifts.USE_RULES}
+    assert rules == {case.rule for case in (*CASES, *FINITE)}
 
 
 UNTRUE: tuple[tuple[str, Node], ...] = tuple(
