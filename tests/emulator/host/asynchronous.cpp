@@ -1,7 +1,10 @@
 // What goes on beside a thread: copies to shared memory and the barriers they arrive at, and the tensor cores.
 //
-// Everything asynchronous is done as late as it may be: cp.async and wgmma when the thread waits for them, copies of the
-// copy engine when no thread can go on without them. Whoever does not wait reads what was there before.
+// Layouts of fragments, swizzles and descriptors are those of the PTX ISA. Matrix products add exact products in
+// float64 and round once an instruction.
+//
+// Everything asynchronous is done as late as it may be: cp.async and wgmma when the thread waits for them, the copy
+// engine's copies when no thread can go on without them. Whoever does not wait reads what was there before.
 #include "ptx.hpp"
 #include "sixteen_bits.hpp"
 
@@ -21,7 +24,9 @@ using Arguments = std::vector<Argument>;
 }
 
 uint32_t address_of(const Frame& frame, const Argument& argument) { return (uint32_t)frame.get(argument.inner[0]); }
-uint8_t* shared_at(const Frame& frame, const Argument& argument) { return shared_pointer(address_of(frame, argument), self->rank); }
+uint8_t* shared_at(const Frame& frame, const Argument& argument) {
+    return shared_pointer(address_of(frame, argument), self->rank);
+}
 
 std::string line(const Frame& frame) { return "line " + std::to_string(frame.site.line()); }
 
@@ -44,7 +49,8 @@ Mbarrier& mbarrier_at(const uint8_t* place) {
 Clock& clock_of(Mbarrier& barrier) { return barrier.clock[barrier.phase & 1]; }
 
 void settle(Mbarrier& barrier) {
-    if (barrier.pending < 0) fault("arrives at an mbarrier more often than the %d times it waits for", barrier.arrivals);
+    if (barrier.pending < 0)
+        fault("arrives at an mbarrier more often than the %d times it waits for", barrier.arrivals);
     if (barrier.pending > 0 || barrier.bytes != 0) return;
     barrier.phase++, barrier.pending = barrier.arrivals;
     clock_of(barrier).forget();
@@ -56,7 +62,8 @@ void mbarrier_init(Frame& frame, const Arguments& to) {
     std::memset(place, 0, 8);
     const int count = (int)frame.get(to[1]);
     if (count < 1 || count >= 1 << 20) fault("initialises an mbarrier for %d arrivals", count);
-    mbarriers[place] = Mbarrier{count, count};
+    Mbarrier& made = mbarriers[place] = Mbarrier();
+    made.arrivals = made.pending = count;
 }
 
 void mbarrier_inval(Frame& frame, const Arguments& to) { mbarriers.erase(shared_at(frame, to[0])); }
@@ -99,7 +106,8 @@ void mbarrier_wait(Frame& frame, const Arguments& to) {
 
 void mapa(Frame& frame, const Arguments& to) {
     const uint32_t rank = (uint32_t)frame.get(to[2]);
-    if (rank >= cluster->blocks.size()) fault("maps an address to block %u of a cluster of %zu", rank, cluster->blocks.size());
+    const size_t blocks = cluster->blocks.size();
+    if (rank >= blocks) fault("maps an address to block %u of a cluster of %zu", rank, blocks);
     frame.set(to[0], (rank + 1) << 24 | ((uint32_t)frame.get(to[1]) & 0xffffff));
 }
 
@@ -231,7 +239,8 @@ void make(const Box& copy) {
             inside = inside && at >= 0 && at < map.sizes[i];
             from += at * (int64_t)map.strides[i - 1];
         }
-        const int64_t first = std::max<int64_t>(0, -(int64_t)copy.at[0]), last = std::min<int64_t>(map.box[0], (int64_t)map.sizes[0] - copy.at[0]);
+        const int64_t first = std::max<int64_t>(0, -(int64_t)copy.at[0]),
+                      last = std::min<int64_t>(map.box[0], (int64_t)map.sizes[0] - copy.at[0]);
         std::fill(line.begin(), line.end(), 0);
         if (inside && first < last) {
             const uint8_t* begin = from + first * map.element_bytes;
@@ -269,15 +278,18 @@ void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
     const auto& coordinates = to[1].inner[1].inner;
     if (copy.map.mark != map_mark) fault("gives the copy engine in %s a map that was not encoded", line(frame).c_str());
     if (coordinates.size() != copy.map.rank)
-        fault("gives %zu coordinates in %s for a tensor of %d axes", coordinates.size(), line(frame).c_str(), copy.map.rank);
+        fault("gives %zu coordinates in %s for a tensor of %d axes", coordinates.size(), line(frame).c_str(),
+              copy.map.rank);
     for (int i = 0; i < copy.map.rank; i++) copy.at[i] = (int32_t)frame.get(coordinates[i]);
     copy.destination = address_of(frame, to[0]), copy.barrier = address_of(frame, to[2]);
     if (copy.destination >> 24 || copy.barrier >> 24) unknown(frame);
-    if (copy.destination % 128) fault("copies a box in %s to %u, which is not a multiple of 128", line(frame).c_str(), copy.destination);
+    if (copy.destination % 128)
+        fault("copies a box in %s to %u, which is not a multiple of 128", line(frame).c_str(), copy.destination);
     mbarrier_at(shared_pointer(copy.barrier, self->rank));
     copy.blocks = frame.has("multicast::cluster") ? (uint16_t)frame.get(to[3]) : (uint16_t)(1u << self->rank);
     Fiber& me = fiber();
-    copy.unit = me.unit, copy.step = me.step++, copy.clock = me.clock, copy.block = me.home, copy.line = frame.site.line();
+    copy.unit = me.unit, copy.step = me.step++, copy.clock = me.clock, copy.block = me.home;
+    copy.line = frame.site.line();
     boxes.push_back(std::move(copy));
 }
 
@@ -293,7 +305,8 @@ template <bool Transposed> void matrices_finish(uint32_t, void** given) {
         for (int matrix = 0; matrix < 4; matrix++) {
             uint16_t pair[2];
             for (int i = 0; i < 2; i++) {
-                const int row = Transposed ? lane % 4 * 2 + i : lane / 4, column = Transposed ? lane / 4 : lane % 4 * 2 + i;
+                const int along = lane % 4 * 2 + i, across = lane / 4;
+                const int row = Transposed ? along : across, column = Transposed ? across : along;
                 const uint8_t* from = static_cast<Matrices*>(given[matrix * 8 + row])->row;
                 if (from) std::memcpy(&pair[i], from + column * 2, 2);
             }
@@ -351,7 +364,8 @@ void mma(Frame& frame, const Arguments& to) {
     const auto& parts = frame.statement->parts;
     if (!finish || parts.back() != "f32" || !frame.has("row") || !frame.has("col")) unknown(frame);
     Mma mine;
-    for (int i = 0; i < 4; i++) mine.a[i] = (uint32_t)frame.get(to[1].inner[i]), mine.c[i] = float_of((uint32_t)frame.get(to[3].inner[i]));
+    for (int i = 0; i < 4; i++) mine.a[i] = (uint32_t)frame.get(to[1].inner[i]);
+    for (int i = 0; i < 4; i++) mine.c[i] = float_of((uint32_t)frame.get(to[3].inner[i]));
     for (int i = 0; i < 2; i++) mine.b[i] = (uint32_t)frame.get(to[2].inner[i]);
     gather("mma.sync", ~0u, &mine, finish, frame.site);
     for (int i = 0; i < 4; i++) frame.set(to[0].inner[i], bits_of(mine.d[i]));
@@ -381,7 +395,8 @@ std::map<std::pair<unsigned, unsigned>, Multiplying> multiplying;  // by block a
 
 Multiplying& of_warp() {
     Multiplying& mine = multiplying[{self->rank, self->linear / 32}];
-    mine.unit = cluster->units + self->rank * (cluster->clock_size - cluster->units) / cluster->blocks.size() + self->linear / 32;
+    const unsigned warps = cluster->blocks[self->rank].warps.size();
+    mine.unit = cluster->units + self->rank * warps + self->linear / 32;
     return mine;
 }
 
@@ -463,7 +478,8 @@ void wgmma_finish(uint32_t, void** given) {
     auto job = std::make_unique<Wgmma>();
     const WgmmaLane& first = *static_cast<WgmmaLane*>(given[0]);
     job->n = first.n, job->element = first.element, job->accumulates = first.accumulates, job->sign = first.sign;
-    job->a_in_registers = first.a_in_registers, job->a_descriptor = first.a_descriptor, job->b_descriptor = first.b_descriptor;
+    job->a_in_registers = first.a_in_registers;
+    job->a_descriptor = first.a_descriptor, job->b_descriptor = first.b_descriptor;
     job->first_row = (int)(self->linear / 32 % 4) * 16;
     for (int lane = 0; lane < 32; lane++) {
         WgmmaLane& mine = *static_cast<WgmmaLane*>(given[lane]);
@@ -477,7 +493,8 @@ void wgmma_finish(uint32_t, void** given) {
     of_warp().open.push_back(std::move(job));
 }
 
-// wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16 {d...}, a or {a...}, b, keep, scale-a, scale-b, [transpose-a,] transpose-b
+// wgmma.mma_async.sync.aligned.m64nNk16.f32.f16.f16
+//     {d...}, a or {a...}, b, keep, scale-a, scale-b, [transpose-a,] transpose-b
 void wgmma_mma_async(Frame& frame, const Arguments& to) {
     const auto& parts = frame.statement->parts;
     WgmmaLane mine = {};
@@ -517,11 +534,14 @@ void wait_finish(uint32_t, void** given) {
     const size_t pending = static_cast<WgmmaWait*>(given[0])->pending;
     for (; mine.groups.size() > pending; mine.groups.pop_front())
         for (const auto& job : mine.groups.front()) multiply(*job, mine);
-    for (int lane = 0; lane < 32; lane++) static_cast<WgmmaWait*>(given[lane])->thread->clock.learn(mine.unit, mine.step);
+    for (int lane = 0; lane < 32; lane++)
+        static_cast<WgmmaWait*>(given[lane])->thread->clock.learn(mine.unit, mine.step);
     mine.step++;
 }
 void wgmma_fence(Frame& frame, const Arguments&) { gather("wgmma.fence", ~0u, nullptr, fence_finish, frame.site); }
-void wgmma_commit(Frame& frame, const Arguments&) { gather("wgmma.commit_group", ~0u, nullptr, commit_finish, frame.site); }
+void wgmma_commit(Frame& frame, const Arguments&) {
+    gather("wgmma.commit_group", ~0u, nullptr, commit_finish, frame.site);
+}
 void wgmma_wait(Frame& frame, const Arguments& to) {
     WgmmaWait mine{&fiber(), frame.get(to[0])};
     gather("wgmma.wait_group", ~0u, &mine, wait_finish, frame.site);
@@ -582,7 +602,8 @@ bool engine_step() {
 std::string mbarrier_state(const uint32_t* phase) {
     for (const auto& [place, barrier] : mbarriers)
         if (&barrier.phase == phase)
-            return ", which lacks " + std::to_string(barrier.pending) + " arrivals and " + std::to_string(barrier.bytes) + " bytes";
+            return ", which lacks " + std::to_string(barrier.pending) + " arrivals and " +
+                   std::to_string(barrier.bytes) + " bytes";
     return "";
 }
 

@@ -29,7 +29,9 @@
     inline TYPE __hneg(TYPE a) { return TYPE(-(float)a); }                                                             \
     inline TYPE __hmax(TYPE a, TYPE b) { return TYPE(::fmaxf((float)a, (float)b)); }                                   \
     inline TYPE __hmin(TYPE a, TYPE b) { return TYPE(::fminf((float)a, (float)b)); }                                   \
-    inline TYPE __hfma(TYPE a, TYPE b, TYPE c) { return TYPE((float)((double)(float)a * (float)b + (double)(float)c)); } \
+    inline TYPE __hfma(TYPE a, TYPE b, TYPE c) {                                                                       \
+        return TYPE((float)((double)(float)a * (double)(float)b + (double)(float)c));                                  \
+    }                                                                                                                  \
     inline bool __hisnan(TYPE a) { return (float)a != (float)a; }                                                      \
     inline bool __hgt(TYPE a, TYPE b) { return (float)a > (float)b; }                                                  \
     inline bool __hlt(TYPE a, TYPE b) { return (float)a < (float)b; }                                                  \

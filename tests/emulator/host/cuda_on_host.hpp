@@ -1,4 +1,4 @@
-// CUDA C++ as far as our kernels speak it: qualifiers, built-in variables, vectors, intrinsics, and the runtime's functions.
+// CUDA C++ as far as our kernels speak it: qualifiers, vectors, intrinsics, and the runtime's functions.
 #pragma once
 
 #include "emulator.hpp"
@@ -79,8 +79,12 @@ inline unsigned __brev(unsigned x) {
     for (int i = 0; i < 32; i++) y |= (x >> i & 1) << (31 - i);
     return y;
 }
-inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) << (n & 31) >> 32); }
-inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31)); }
+inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) {
+    return (unsigned)(((uint64_t)hi << 32 | lo) << (n & 31) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) {
+    return (unsigned)(((uint64_t)hi << 32 | lo) >> (n & 31));
+}
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     const uint64_t bytes = (uint64_t)y << 32 | x;
     unsigned result = 0;
@@ -92,7 +96,9 @@ inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
 }
 inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)((uint64_t)a * b >> 32); }
 inline int __mulhi(int a, int b) { return (int)((int64_t)a * b >> 32); }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) { return (unsigned long long)((unsigned __int128)a * b >> 64); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
 
 // --- arithmetic
 
@@ -170,25 +176,38 @@ inline float __uint2float_rn(unsigned x) { return (float)x; }
 
 using EmulatorSite = emulator::Site;
 inline void __syncthreads(EmulatorSite site = EmulatorSite::current()) { emulator::sync_threads(site); }
-inline int __syncthreads_count(int p, EmulatorSite site = EmulatorSite::current()) { return emulator::sync_threads_voting(emulator::Vote::count, p, site); }
-inline int __syncthreads_and(int p, EmulatorSite site = EmulatorSite::current()) { return emulator::sync_threads_voting(emulator::Vote::all, p, site); }
-inline int __syncthreads_or(int p, EmulatorSite site = EmulatorSite::current()) { return emulator::sync_threads_voting(emulator::Vote::any, p, site); }
-inline void __syncwarp(unsigned mask = ~0u, EmulatorSite site = EmulatorSite::current()) { emulator::sync_warp(mask, site); }
+inline int __syncthreads_count(int p, EmulatorSite site = EmulatorSite::current()) {
+    return emulator::sync_threads_voting(emulator::Vote::count, p, site);
+}
+inline int __syncthreads_and(int p, EmulatorSite site = EmulatorSite::current()) {
+    return emulator::sync_threads_voting(emulator::Vote::all, p, site);
+}
+inline int __syncthreads_or(int p, EmulatorSite site = EmulatorSite::current()) {
+    return emulator::sync_threads_voting(emulator::Vote::any, p, site);
+}
+inline void __syncwarp(unsigned mask = ~0u, EmulatorSite site = EmulatorSite::current()) {
+    emulator::sync_warp(mask, site);
+}
 
 inline int emulator_lane() { return (int)(emulator::self->linear % 32); }
-template <class T> T __shfl_sync(unsigned mask, T value, int source, int width = 32, EmulatorSite site = EmulatorSite::current()) {
+template <class T>
+T __shfl_sync(unsigned mask, T value, int source, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = (lane & ~(width - 1)) | (source & (width - 1));
     return emulator::shown("__shfl_sync", mask, value, from, emulator::shuffle_finish, site);
 }
-template <class T> T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EmulatorSite site = EmulatorSite::current()) {
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane - (int)delta, first = lane & ~(width - 1);
     return emulator::shown("__shfl_up_sync", mask, value, from < first ? lane : from, emulator::shuffle_finish, site);
 }
-template <class T> T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32, EmulatorSite site = EmulatorSite::current()) {
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32,
+                   EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane + (int)delta, last = lane | (width - 1);
     return emulator::shown("__shfl_down_sync", mask, value, from > last ? lane : from, emulator::shuffle_finish, site);
 }
-template <class T> T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EmulatorSite site = EmulatorSite::current()) {
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, EmulatorSite site = EmulatorSite::current()) {
     const int lane = emulator_lane(), from = lane ^ bits, last = lane | (width - 1);
     return emulator::shown("__shfl_xor_sync", mask, value, from > last ? lane : from, emulator::shuffle_finish, site);
 }
@@ -250,15 +269,25 @@ template <class T, class Update> T emulator_atomic(T* pointer, Update update) {
 }
 template <class T> T atomicAdd(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y + x); }); }
 template <class T> T atomicSub(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y - x); }); }
-template <class T> T atomicMin(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return x < y ? x : y; }); }
-template <class T> T atomicMax(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return y < x ? x : y; }); }
+template <class T> T atomicMin(T* p, EmulatorValue<T> x) {
+    return emulator_atomic(p, [x](T y) { return x < y ? x : y; });
+}
+template <class T> T atomicMax(T* p, EmulatorValue<T> x) {
+    return emulator_atomic(p, [x](T y) { return y < x ? x : y; });
+}
 template <class T> T atomicAnd(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y & x); }); }
 template <class T> T atomicOr(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y | x); }); }
 template <class T> T atomicXor(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T y) { return T(y ^ x); }); }
 template <class T> T atomicExch(T* p, EmulatorValue<T> x) { return emulator_atomic(p, [x](T) { return x; }); }
-template <class T> T atomicCAS(T* p, EmulatorValue<T> old, EmulatorValue<T> x) { return emulator_atomic(p, [=](T y) { return y == old ? x : y; }); }
-inline unsigned atomicInc(unsigned* p, unsigned most) { return emulator_atomic(p, [=](unsigned y) { return y >= most ? 0u : y + 1; }); }
-inline unsigned atomicDec(unsigned* p, unsigned most) { return emulator_atomic(p, [=](unsigned y) { return y == 0 || y > most ? most : y - 1; }); }
+template <class T> T atomicCAS(T* p, EmulatorValue<T> old, EmulatorValue<T> x) {
+    return emulator_atomic(p, [=](T y) { return y == old ? x : y; });
+}
+inline unsigned atomicInc(unsigned* p, unsigned most) {
+    return emulator_atomic(p, [=](unsigned y) { return y >= most ? 0u : y + 1; });
+}
+inline unsigned atomicDec(unsigned* p, unsigned most) {
+    return emulator_atomic(p, [=](unsigned y) { return y == 0 || y > most ? most : y - 1; });
+}
 
 // --- memory
 
@@ -283,7 +312,9 @@ template <class T> void __stcg(T* pointer, EmulatorValue<T> value) { emulator_st
 template <class T> void __stwb(T* pointer, EmulatorValue<T> value) { emulator_store(pointer, value); }
 template <class T> void __stwt(T* pointer, EmulatorValue<T> value) { emulator_store(pointer, value); }
 inline size_t __cvta_generic_to_shared(const void* pointer) { return emulator::shared_address(pointer); }
-inline void* __cvta_shared_to_generic(size_t address) { return emulator::shared_pointer((uint32_t)address, emulator::self->rank); }
+inline void* __cvta_shared_to_generic(size_t address) {
+    return emulator::shared_pointer((uint32_t)address, emulator::self->rank);
+}
 inline size_t __cvta_generic_to_global(const void* pointer) { return reinterpret_cast<size_t>(pointer); }
 
 // --- the runtime
@@ -309,19 +340,28 @@ inline cudaError_t cudaMemsetAsync(void* pointer, int value, size_t bytes, cudaS
     return (cudaError_t)emulator::fill(pointer, value, bytes);
 }
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9,
-                         cudaFuncAttributeNonPortableClusterSizeAllowed = 15 };
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9,
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 15,
+};
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
         return (cudaError_t)emulator::allow_dynamic_bytes(reinterpret_cast<const void*>(kernel), value);
     return cudaSuccess;
 }
 inline cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
-    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize) return (cudaError_t)emulator::allow_dynamic_bytes(kernel, value);
+    if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
+        return (cudaError_t)emulator::allow_dynamic_bytes(kernel, value);
     return cudaSuccess;
 }
-enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrMultiProcessorCount = 16, cudaDevAttrComputeCapabilityMajor = 75,
-                      cudaDevAttrComputeCapabilityMinor = 76, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
+enum cudaDeviceAttr {
+    cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
     *value = emulator::device_attribute(attribute);
     return *value < 0 ? cudaErrorInvalidValue : cudaSuccess;
@@ -331,7 +371,10 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(
     return *blocks = 2048 / threads, cudaSuccess;
 }
 
-enum cudaLaunchAttributeID { cudaLaunchAttributeClusterDimension = 4, cudaLaunchAttributeProgrammaticStreamSerialization = 6 };
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+};
 union cudaLaunchAttributeValue {
     struct { unsigned x, y, z; } clusterDim;
     int programmaticStreamSerializationAllowed;
@@ -349,7 +392,8 @@ struct cudaLaunchConfig_t {
     unsigned numAttrs;
 };
 template <class... P>
-cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), std::type_identity_t<P>... arguments) {
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                               std::type_identity_t<P>... arguments) {
     emulator::Shape shape{config->gridDim, config->blockDim, config->dynamicSmemBytes};
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const auto& size = config->attrs[i].val.clusterDim;
@@ -360,10 +404,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };
 enum { cudaEnableDefault = 0 };
-inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, int, cudaDriverEntryPointQueryResult* result) {
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char* name, void** function, unsigned, int,
+                                                    cudaDriverEntryPointQueryResult* result) {
     *function = emulator::driver_entry_point(name), *result = cudaDriverEntryPointSuccess;
     return *function ? cudaSuccess : cudaErrorNotSupported;
 }
-inline cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, int flags, cudaDriverEntryPointQueryResult* result) {
+inline cudaError_t cudaGetDriverEntryPoint(const char* name, void** function, int flags,
+                                           cudaDriverEntryPointQueryResult* result) {
     return cudaGetDriverEntryPointByVersion(name, function, 0, flags, result);
 }

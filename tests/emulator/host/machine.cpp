@@ -251,7 +251,8 @@ uint3 unflattened(unsigned index, dim3 shape) {
 Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fibers) {
     const unsigned threads = shape.block.x * shape.block.y * shape.block.z;
     const dim3 c = shape.cluster, clusters(shape.grid.x / c.x, shape.grid.y / c.y, shape.grid.z / c.z);
-    const unsigned blocks = c.x * c.y * c.z, units = blocks * threads, clock_size = units + blocks * ((threads + 31) / 32);
+    const unsigned blocks = c.x * c.y * c.z, units = blocks * threads;
+    const unsigned clock_size = units + blocks * ((threads + 31) / 32);
     const uint3 first = unflattened(number, clusters);
     Cluster made;
     made.number = number, made.live = made.units = units, made.clock_size = clock_size;
@@ -329,7 +330,8 @@ void fault(const char* format, ...) {
     std::string said = named(fiber()) + " " + text;
     Dl_info found;
     if (blamed && dladdr(blamed, &found)) {
-        std::snprintf(text, sizeof text, "\n  at %s+0x%zx", found.dli_fname, (size_t)((const char*)blamed - (const char*)found.dli_fbase));
+        const size_t offset = (const char*)blamed - (const char*)found.dli_fbase;
+        std::snprintf(text, sizeof text, "\n  at %s+0x%zx", found.dli_fname, offset);
         said += text;
     }
     fail(said);
@@ -374,7 +376,8 @@ int allow_dynamic_bytes(const void* kernel, int bytes) {
 }
 
 int device_attribute(int which) {
-    const std::map<int, int> known = {{8, dynamic_bytes_by_default}, {16, multiprocessors}, {75, 9}, {76, 0}, {97, most_dynamic_bytes}};
+    const std::map<int, int> known = {
+        {8, dynamic_bytes_by_default}, {16, multiprocessors}, {75, 9}, {76, 0}, {97, most_dynamic_bytes}};
     const auto found = known.find(which);
     return found == known.end() ? -1 : found->second;
 }
@@ -392,7 +395,8 @@ int sync_threads_voting(Vote vote, bool value, Site site) {
     Block& block = *fiber().home;
     Barrier& barrier = block.barriers[0];
     if (barrier.arrived && barrier.site.line() != site.line())
-        fault("is at __syncthreads in %s while others are at the one in %s", at(site).c_str(), at(barrier.site).c_str());
+        fault("is at __syncthreads in %s while others are at the one in %s", at(site).c_str(),
+              at(barrier.site).c_str());
     barrier.site = site, barrier.expected = 0;
     barrier.votes += vote == Vote::all ? !value : value;
     const uint32_t before = barrier.generation;
@@ -400,8 +404,9 @@ int sync_threads_voting(Vote vote, bool value, Site site) {
     if (alone) barrier.arrived++;
     else arrive(barrier);
     if (barrier.arrived == (int)block.live) settle_all(block);
-    if (alone && barrier.generation == before) wait_while(&barrier.generation, before, "at __syncthreads in " + at(site));
-    if (!alone) await(barrier, before, "at __syncthreads in " + at(site));
+    const std::string why = "at __syncthreads in " + at(site);
+    if (alone && barrier.generation == before) wait_while(&barrier.generation, before, why);
+    if (!alone) await(barrier, before, why);
     return vote == Vote::count ? barrier.result : vote == Vote::any ? barrier.result > 0 : barrier.result == 0;
 }
 
@@ -428,7 +433,8 @@ void gather(const char* name, uint32_t mask, void* given, Finish finish, Site si
     Fiber& me = fiber();
     Block& block = *me.home;
     const unsigned lane = me.linear % 32, first = me.linear - lane;
-    if (!(mask >> lane & 1)) fault("calls %s in %s with the mask %08x, which lacks its own lane", name, at(site).c_str(), mask);
+    if (!(mask >> lane & 1))
+        fault("calls %s in %s with the mask %08x, which lacks its own lane", name, at(site).c_str(), mask);
     for (unsigned other = 0; other < 32; other++) {
         if (!(mask >> other & 1)) continue;
         if (first + other >= block.fibers.size()) fault("names lane %u in %s; its warp has no such lane", other, name);
@@ -481,8 +487,8 @@ void shuffle_finish(uint32_t mask, void** given) {
     for (int lane = 0; lane < 32; lane++) {
         if (!(mask >> lane & 1)) continue;
         Shown& mine = lane_of(given, lane);
-        if (!(mask >> mine.argument & 1)) mine.result = 0xdeadbeefdeadbeef;  // undefined: the lane that is asked is not here
-        else mine.result = lane_of(given, mine.argument).value;
+        const bool is_here = mask >> mine.argument & 1;  // else what it gets is undefined
+        mine.result = is_here ? lane_of(given, mine.argument).value : 0xdeadbeefdeadbeef;
     }
 }
 void ballot_finish(uint32_t mask, void** given) {

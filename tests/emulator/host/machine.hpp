@@ -7,9 +7,9 @@
 
 namespace emulator {
 
-// A vector clock: for each thread of the cluster, and after them for the tensor cores as each warp uses them, the last of
-// its steps that is known to have happened before. A barrier of all threads begins a new era, in which all that was before
-// it is known; a clock of another era knows nothing of this one.
+// A vector clock: for each thread of the cluster, and after them for the tensor cores as each warp uses them, the last
+// of its steps that is known to have happened before. A barrier of all threads begins a new era, in which all that was
+// before it is known; a clock of another era knows nothing of this one.
 struct Clock {
     std::vector<uint32_t> steps;
     uint32_t era = 0;

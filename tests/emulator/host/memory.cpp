@@ -1,7 +1,8 @@
 // Memory: which bytes a kernel may touch, shared memory as instructions address it, and who touched what without order.
 //
 // g++ -fsanitize=thread calls the __tsan_* functions at the end before every load and store of a kernel, and
-// -fsanitize=alignment,bounds the __ubsan_* ones where a pointer or an index is wrong. No sanitizer's own library is used.
+// -fsanitize=alignment,bounds the __ubsan_* ones where a pointer or an index is wrong. The sanitizers' own libraries
+// are not used.
 #include "machine.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ namespace {
 constexpr uint32_t reserved = 1024, dynamic_from = reserved + 16, most_alignment = 1024, window = 512 << 10;
 constexpr unsigned most_static_bytes = 48 << 10, most_blocks = 8;
 // What shared memory holds before it is written, from block to block: a large negative number as any float, a large
-// positive one, NaN. Some kernels pass over NaN, or compute it again; maxima pass over small numbers, minima over large.
+// positive one, NaN. Some kernels pass over NaN or compute it again; maxima pass over small numbers, minima over large.
 constexpr uint8_t poisons[] = {0xfb, 0x7b, 0xff};
 
 struct Epoch {  // one access: by whom, when, to which bytes of the word
@@ -59,7 +60,8 @@ Words shared_words[most_blocks];
 
 uint8_t* arena() {
     static uint8_t* const mapped = [] {
-        void* made = mmap(nullptr, (size_t)most_blocks * window, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* made = mmap(nullptr, (size_t)most_blocks * window, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                          -1, 0);
         if (made == MAP_FAILED) std::perror("shared memory of the emulator"), std::abort();
         return static_cast<uint8_t*>(made);
     }();
@@ -101,7 +103,8 @@ void race(const Epoch& before, const char* did, Access access, const uint8_t* po
     if (before.unit >= cluster->units)
         std::snprintf(who, sizeof who, "the tensor cores for warp %u", before.unit - cluster->units);
     else if (before.cluster == cluster->number)
-        std::snprintf(who, sizeof who, "thread %u of its block", (unsigned)(before.unit % cluster->blocks[0].fibers.size()));
+        std::snprintf(who, sizeof who, "thread %u of its block",
+                      (unsigned)(before.unit % cluster->blocks[0].fibers.size()));
     else std::snprintf(who, sizeof who, "thread %u of block %u", before.unit, before.cluster);
     fault("%s %s, which %s %s with no barrier between them", verb(access), where(pointer).c_str(), who, did);
 }
@@ -109,7 +112,8 @@ void race(const Epoch& before, const char* did, Access access, const uint8_t* po
 void record(const Actor& me, Word& word, uint8_t bytes, Access access, const uint8_t* pointer) {
     const Epoch now{cluster->number, cluster->era, me.step, (uint16_t)me.unit, bytes, access == Access::atomic};
     const bool both_atomic = now.atomic && word.write.atomic;
-    if (word.write.bytes & bytes && !both_atomic && !ordered(word.write, me)) race(word.write, "wrote", access, pointer);
+    if (word.write.bytes & bytes && !both_atomic && !ordered(word.write, me))
+        race(word.write, "wrote", access, pointer);
     if (access == Access::read) {
         for (Epoch& read : word.reads)
             if (!read.bytes || (ordered(read, me) && !(read.bytes & ~bytes))) {
@@ -187,7 +191,8 @@ void touch_as(const Actor& me, const void* address, size_t bytes, Access access)
 
 void touch_aligned(const void* address, size_t bytes, Access access) {
     if (self && reinterpret_cast<uintptr_t>(address) % bytes)
-        fault("%s %zu bytes at once at %s, which is not a multiple of %zu", verb(access), bytes, where(address).c_str(), bytes);
+        fault("%s %zu bytes at once at %s, which is not a multiple of %zu", verb(access), bytes,
+              where(address).c_str(), bytes);
     touch(address, bytes, access);
 }
 
@@ -200,27 +205,32 @@ std::string where(const void* address) {
     if (inside(pointer, arena(), arena() + (size_t)most_blocks * window)) {
         const size_t offset = (pointer - arena()) % window;
         if (offset < first_static)
-            std::snprintf(text, sizeof text, "byte %lld of the %u bytes of dynamic shared memory", (long long)offset - dynamic_at, dynamic_bytes_);
+            std::snprintf(text, sizeof text, "byte %lld of the %u bytes of dynamic shared memory",
+                          (long long)offset - dynamic_at, dynamic_bytes_);
         else {
             const Variable* before = nullptr;
             for (const Variable& v : variables)
                 if (v.at <= offset && (!before || v.at > before->at)) before = &v;
-            std::snprintf(text, sizeof text, "byte %zu of a shared variable of %u bytes", before ? offset - before->at : offset,
-                          before ? before->bytes : 0);
+            std::snprintf(text, sizeof text, "byte %zu of a shared variable of %u bytes",
+                          before ? offset - before->at : offset, before ? before->bytes : 0);
         }
         return text;
     }
     const Region* nearest = nullptr;
     size_t least = SIZE_MAX;
     for (const Region& region : regions) {
-        const size_t distance = pointer < region.begin ? region.begin - pointer : pointer >= region.end ? pointer - region.end + 1 : 0;
+        const size_t distance = pointer < region.begin  ? region.begin - pointer
+                                : pointer >= region.end ? pointer - region.end + 1
+                                                        : 0;
         if (distance < least) least = distance, nearest = &region;
     }
     if (!nearest) return "an address that was not given to the kernel";
     if (pointer >= nearest->end)
-        std::snprintf(text, sizeof text, "%zu bytes after the end of %s", (size_t)(pointer - nearest->end), nearest->name.c_str());
+        std::snprintf(text, sizeof text, "%zu bytes after the end of %s", (size_t)(pointer - nearest->end),
+                      nearest->name.c_str());
     else if (pointer < nearest->begin)
-        std::snprintf(text, sizeof text, "%zu bytes before the start of %s", (size_t)(nearest->begin - pointer), nearest->name.c_str());
+        std::snprintf(text, sizeof text, "%zu bytes before the start of %s", (size_t)(nearest->begin - pointer),
+                      nearest->name.c_str());
     else
         std::snprintf(text, sizeof text, "byte %zu of %s", (size_t)(pointer - nearest->begin), nearest->name.c_str());
     return text;
@@ -229,13 +239,15 @@ std::string where(const void* address) {
 // --- shared memory
 
 void* shared_variable(const void* key, size_t bytes, size_t alignment) {
-    const auto known = std::find_if(variables.begin(), variables.end(), [&](const Variable& v) { return v.key == key; });
+    const auto is_it = [&](const Variable& v) { return v.key == key; };
+    const auto known = std::find_if(variables.begin(), variables.end(), is_it);
     uint8_t* base = arena() + (size_t)self->rank * window;
     if (known != variables.end()) return base + known->at;
     const uint32_t at = (static_end + alignment - 1) / alignment * alignment;
     static_end = at + bytes;
     if (static_end - first_static > most_static_bytes)
-        fault("declares %u bytes of shared variables; more than %u have to be dynamic", static_end - first_static, most_static_bytes);
+        fault("declares %u bytes of shared variables; more than %u have to be dynamic", static_end - first_static,
+              most_static_bytes);
     variables.push_back({key, at, (uint32_t)bytes});
     return base + at;
 }
@@ -371,8 +383,8 @@ struct BoundsData {
 };
 void __ubsan_handle_type_mismatch_v1(MismatchData* data, const void* pointer) {
     if (!emulator::self) return;
-    emulator::fault("takes %s for a %s in line %u, which has to be at a multiple of %u bytes", emulator::where(pointer).c_str(),
-                    data->type->name, data->at.line, 1u << data->log_alignment);
+    emulator::fault("takes %s for a %s in line %u, which has to be at a multiple of %u bytes",
+                    emulator::where(pointer).c_str(), data->type->name, data->at.line, 1u << data->log_alignment);
 }
 void __ubsan_handle_out_of_bounds(BoundsData* data, uint64_t index) {
     if (!emulator::self) return;

@@ -1,7 +1,6 @@
 // Inline PTX: the text of an asm statement is parsed once and interpreted, one row of a table for each instruction.
 //
-// Operands, registers and predicates are 64 bits that hold the value in their low end. Layouts of fragments, swizzles and
-// descriptors are those of the PTX ISA. Matrix products add exact products in float64 and round once an instruction.
+// Operands, registers and predicates are 64 bits that hold the value in their low end.
 #include "machine.hpp"
 #include "ptx.hpp"
 #include "sixteen_bits.hpp"
@@ -47,7 +46,7 @@ struct Parser {
     Argument argument(const std::string& text) {
         Argument made;
         if (text == "_") made.kind = Argument::sink;
-        else if (text.size() > 1 && text.substr(0, 2) == "%%") made.kind = Argument::special, made.name = text.substr(2);
+        else if (text.substr(0, 2) == "%%") made.kind = Argument::special, made.name = text.substr(2);
         else if (text[0] == '%') made.kind = Argument::operand, made.number = std::stoi(text.substr(1));
         else if (text[0] == '{' || text[0] == '[') {
             made.kind = text[0] == '{' ? Argument::vector : Argument::address;
@@ -98,7 +97,8 @@ struct Parser {
     }
     static bool is_label(const std::string& text) {
         const std::string name = stripped(text);
-        return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return isalnum(c) || c == '_' || c == '$'; });
+        const auto may_be_in_one = [](char c) { return isalnum(c) || c == '_' || c == '$'; };
+        return !name.empty() && std::all_of(name.begin(), name.end(), may_be_in_one);
     }
 };
 
@@ -173,7 +173,8 @@ uint64_t Frame::special(const std::string& name) const {
         {"clock", [](const Thread&) -> uint64_t { return 0; }},
     };
     const auto found = known.find(name);
-    if (found == known.end()) fault("reads %%%s, which is not emulated: add it to Frame::special in ptx.cpp", name.c_str());
+    if (found == known.end())
+        fault("reads %%%s, which is not emulated: add it to Frame::special in ptx.cpp", name.c_str());
     return found->second(me);
 }
 
@@ -214,8 +215,16 @@ const std::string& type_of(const Frame& frame) { return frame.statement->parts.b
     fault("runs '%s', a form that is not emulated: add it to ptx.cpp", frame.statement->text.c_str());
 }
 
-float least(float a, float b, bool nan) { return std::isnan(a) || std::isnan(b) ? (nan ? NAN : std::isnan(a) ? b : a) : a == b ? (std::signbit(a) ? a : b) : std::min(a, b); }
-float most(float a, float b, bool nan) { return std::isnan(a) || std::isnan(b) ? (nan ? NAN : std::isnan(a) ? b : a) : a == b ? (std::signbit(a) ? b : a) : std::max(a, b); }
+// Of zeros, -0 is the lesser. Of a number and NaN: NaN if `nan`, else the number.
+float least(float a, float b, bool nan) {
+    if (std::isnan(a) || std::isnan(b)) return nan ? NAN : std::isnan(a) ? b : a;
+    return a == b ? (std::signbit(a) ? a : b) : std::min(a, b);
+}
+float most(float a, float b, bool nan) {
+    if (std::isnan(a) || std::isnan(b)) return nan ? NAN : std::isnan(a) ? b : a;
+    return a == b ? (std::signbit(a) ? b : a) : std::max(a, b);
+}
+template <bool Least> float one_of(float a, float b, bool nan) { return Least ? least(a, b, nan) : most(a, b, nan); }
 
 template <bool Least> void min_max(Frame& frame, const Arguments& to) {
     const uint64_t a = frame.get(to[1]), b = frame.get(to[2]);
@@ -223,11 +232,12 @@ template <bool Least> void min_max(Frame& frame, const Arguments& to) {
     const bool nan = frame.has("NaN");
     uint64_t result;
     if (type == "f32") {
-        float value = Least ? least(f32(a), f32(b), nan) : most(f32(a), f32(b), nan);
-        if (to.size() == 4) value = Least ? least(value, f32(frame.get(to[3])), nan) : most(value, f32(frame.get(to[3])), nan);
+        float value = one_of<Least>(f32(a), f32(b), nan);
+        if (to.size() == 4) value = one_of<Least>(value, f32(frame.get(to[3])), nan);
         result = bits_of(value);
     } else if (type == "u32") result = Least ? std::min((uint32_t)a, (uint32_t)b) : std::max((uint32_t)a, (uint32_t)b);
-    else if (type == "s32") result = (uint32_t)(Least ? std::min((int32_t)a, (int32_t)b) : std::max((int32_t)a, (int32_t)b));
+    else if (type == "s32")
+        result = (uint32_t)(Least ? std::min((int32_t)a, (int32_t)b) : std::max((int32_t)a, (int32_t)b));
     else unknown(frame);
     frame.set(to[0], result);
 }
@@ -239,8 +249,10 @@ void cvt(Frame& frame, const Arguments& to) {
     const uint64_t x = frame.get(to[1]);
     if (from == "f32" && into == "f16") frame.set(to[0], float_to_half(f32(x)));
     else if (from == "f32" && into == "bf16") frame.set(to[0], float_to_bfloat16(f32(x)));
-    else if (from == "f32" && into == "f16x2") frame.set(to[0], (uint32_t)float_to_half(f32(x)) << 16 | float_to_half(f32(frame.get(to[2]))));
-    else if (from == "f32" && into == "bf16x2") frame.set(to[0], (uint32_t)float_to_bfloat16(f32(x)) << 16 | float_to_bfloat16(f32(frame.get(to[2]))));
+    else if (from == "f32" && into == "f16x2")
+        frame.set(to[0], (uint32_t)float_to_half(f32(x)) << 16 | float_to_half(f32(frame.get(to[2]))));
+    else if (from == "f32" && into == "bf16x2")
+        frame.set(to[0], (uint32_t)float_to_bfloat16(f32(x)) << 16 | float_to_bfloat16(f32(frame.get(to[2]))));
     else if (from == "f16" && into == "f32") frame.set(to[0], bits_of(half_to_float(x)));
     else if (from == "bf16" && into == "f32") frame.set(to[0], bits_of(bfloat16_to_float(x)));
     else if (from == "f32" && into == "tf32") {
@@ -259,13 +271,16 @@ int bytes_of(const Frame& frame) {
 uint8_t* place(const Frame& frame, const Argument& address) {
     const uint64_t bits = frame.get(address.inner[0]);
     const auto& parts = frame.statement->parts;
-    const bool shared = std::any_of(parts.begin(), parts.end(), [](const std::string& p) { return p.compare(0, 6, "shared") == 0; });
+    const auto names_shared = [](const std::string& part) { return part.compare(0, 6, "shared") == 0; };
+    const bool shared = std::any_of(parts.begin(), parts.end(), names_shared);
     return shared ? shared_pointer((uint32_t)bits, self->rank) : reinterpret_cast<uint8_t*>(bits);
 }
 
 int lanes_of(const Frame& frame) { return frame.has("v4") ? 4 : frame.has("v2") ? 2 : 1; }
 
-bool meets_others(const Frame& frame) { return frame.has("acquire") || frame.has("release") || frame.has("relaxed") || frame.has("volatile"); }
+bool meets_others(const Frame& frame) {
+    return frame.has("acquire") || frame.has("release") || frame.has("relaxed") || frame.has("volatile");
+}
 
 void ld(Frame& frame, const Arguments& to) {
     const int bytes = bytes_of(frame), lanes = lanes_of(frame);
