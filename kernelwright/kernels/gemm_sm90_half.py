@@ -6,7 +6,16 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, rows_are_readable, stream_us
+from kernelwright.kernels.gemm_shape import (
+    LAUNCH_US,
+    Gemm,
+    Operand,
+    beside_us,
+    constants,
+    copy_us,
+    rows_are_readable,
+    stream_us,
+)
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_simt import CPP_TYPE
 
@@ -26,6 +35,7 @@ __all__ = [
 HEADER = "gemm_sm90_half.cuh"
 HEADERS = ("ptx90", "gemm_epilogue", "gemm_sm90_half")
 TILE_M = 128
+MOST_BATCHES = 65535
 RASTER = 16
 
 # What the main loop of a tile (columns, blocks that share W) reaches of the device's rate: narrow tiles copy more bytes
@@ -69,8 +79,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"wgmma and the copy engine need sm_90a; {device.name} is {device.arch}."
     if gemm.a.dtype != gemm.w.dtype or gemm.a.dtype not in ("float16", "bfloat16"):
         return f"it multiplies two float16 or two bfloat16; the operands are {gemm.a.dtype} and {gemm.w.dtype}."
-    if not (rows_are_readable(gemm.a) and rows_are_readable(gemm.w)):
-        return "the copy engine reads rows along k that start at multiples of 16 bytes; an operand has others."
+    if gemm.batches > MOST_BATCHES:
+        return f"{gemm.batches} batches; a grid has at most {MOST_BATCHES:,} along an axis."
     if gemm.batches > 1 and gemm.a.batch_pitch == 0:
         return "every batch has the same A, which the copy engine cannot say; give it as W or as one product."
     if max(gemm.m, gemm.n, gemm.k) * gemm.batches >= 2**31:
@@ -108,10 +118,11 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     tile_us = 2 * TILE_M * config.tile_n * gemm.k / rate + overhead_us
     high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
     rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
+    copying_us = sum(2 * copy_us(size, size, device) for size in _copied_bytes(gemm))  # 2: of narrow loads
     if config.blocks == 2:  # what one block spends outside its main loop, the other multiplies in; but for the last
         rounds_us = rounds * (tile_us - overhead_us) + overhead_us
-        return LAUNCH_US + beside_us(rounds_us / TWO_BLOCKS, stream_us(gemm, device))
-    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
+        return LAUNCH_US + beside_us(rounds_us / TWO_BLOCKS, stream_us(gemm, device)) + copying_us
+    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device)) + copying_us
 
 
 def arithmetic(config: Config, gemm: Gemm) -> str:
@@ -119,17 +130,40 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
     return f"{gemm.a.dtype} products on the tensor cores, summed in float32"
 
 
+# --- memory: operands that the copy engine cannot read are copied, a constant W ahead
+
+
+def _pitch(gemm: Gemm) -> int:
+    """Elements of a row of a copy: its 16 bytes are 8 elements."""
+    return -(-gemm.k // 8) * 8
+
+
 def packed_bytes(gemm: Gemm) -> int:
-    """It reads W as it lies."""
-    return 0
+    """What a constant W takes that is copied ahead; one that can be read as it lies is not."""
+    return 0 if rows_are_readable(gemm.w) else _rounded(2 * gemm.w_batches * gemm.n * _pitch(gemm))
+
+
+def _a_bytes(gemm: Gemm) -> int:
+    return 0 if rows_are_readable(gemm.a) else _rounded(2 * gemm.batches * gemm.m * _pitch(gemm))
+
+
+def _copied_bytes(gemm: Gemm) -> list[int]:
+    """The copies that each call makes."""
+    return [size for size in (_a_bytes(gemm), 0 if gemm.w.constant else packed_bytes(gemm)) if size]
 
 
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
-    return 0
+    """Scratch memory of a call for its copies, A's first; 256-byte aligned."""
+    return sum(_copied_bytes(gemm))
+
+
+def _rounded(size: int) -> int:
+    return -(-size // 256) * 256
 
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
-    """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream); it needs no workspace."""
+    """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for a W that is copied ahead,
+    `name`_pack."""
     members = constants(
         {
             "tile_n": config.tile_n,
@@ -139,16 +173,43 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
             "raster": RASTER,
         }
     )
-    a, w = gemm.a, gemm.w
-    pitches = f"{a.row_pitch}, {a.batch_pitch}, {w.row_pitch}, {w.batch_pitch}"
+    pitch = _pitch(gemm)
+    copied = [not rows_are_readable(operand) for operand in (gemm.a, gemm.w)]
+    laid = [
+        (pitch, pitch * rows) if is_copied else (operand.row_pitch, operand.batch_pitch)
+        for operand, rows, is_copied in zip((gemm.a, gemm.w), (gemm.m, gemm.n), copied, strict=True)
+    ]
+    pitches = ", ".join(str(value) for pair in laid for value in pair)
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
+    cpp, packs = CPP_TYPE[gemm.a.dtype], gemm.w.constant and copied[1]
+    copy_a = _copy(cpp, "a", gemm.a, gemm.m, gemm.k, gemm.batches, pitch, "workspace")
+    second = f"(char*)workspace + {_a_bytes(gemm)}"
+    copy_w = _copy(cpp, "w", gemm.w, gemm.n, gemm.k, gemm.w_batches, pitch, second)
+    ahead = _copy(cpp, "w", gemm.w, gemm.n, gemm.k, gemm.w_batches, pitch, "packed")
+    pack_ahead = f"""\
+extern "C" int {name}_pack(const void* w, void* packed, cudaStream_t stream) {{
+    return {ahead};
+}}
+"""
+    steps = [(copied[0], copy_a, "a = workspace"), (copied[1] and not packs, copy_w, f"w = {second}")]
+    made = "".join(
+        f"    if (const int error = {copy}) return error;\n    {now};\n" for wanted, copy, now in steps if wanted
+    )
     return f"""\
 struct {name}_Config {{
-    using Type = {CPP_TYPE[a.dtype]};
+    using Type = {cpp};
 {members}
 }};
-extern "C" int {name}(const void* a, const void* w, void*, const {epilogue}::Args* args, cudaStream_t stream) {{
+{pack_ahead if packs else ""}\
+extern "C" int {name}(
+    const void* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
+{made}\
     const kw::gemm_sm90_half::Operands operands = {{a, w, {pitches}, {sizes}}};
     return kw::gemm_sm90_half::launch<{name}_Config, {epilogue}>(operands, *args, stream);
 }}
 """
+
+
+def _copy(cpp: str, name: str, operand: Operand, rows: int, k: int, batches: int, pitch: int, to: str) -> str:
+    places = f"{operand.row_pitch}, {operand.k_pitch}, {operand.batch_pitch}, {rows}, {k}, {batches}"
+    return f"kw::gemm_sm90_half::copy_rows<{cpp}>({name}, {places}, {pitch}, {to}, stream)"

@@ -79,6 +79,12 @@ CASES: dict[str, tuple[Problem, Pick]] = {
         problem("torch.relu(y) + tile", 300, 136, 72, "bfloat16"),
         only("gemm_sm90_half", blocks=2, cluster=2, tile_n=128),
     ),
+    "float16, a weight that lies the other way": (
+        problem("F.gelu(tile @ self.layer.weight) + x", 40, 36, 44, "float16"),
+        HALF,
+    ),
+    "float16, k of 37": (problem("F.gelu(y) + tile", 33, 40, 37, "float16"), HALF),
+    "bfloat16, both turned": (problem("torch.relu(x.t() @ tile) * 2", 45, 20, 40, "bfloat16"), HALF),
     "few rows": (problem("torch.relu(y) * row + tile", 3, 37, 100), only("gemm_skinny")),
     "few rows of float16": (problem("F.gelu(y) + tile", 2, 24, 64, "float16"), only("gemm_skinny")),
     "CUDA cores": (problem("torch.relu(y) * row + column", 20, 18, 9), only("gemm_simt")),

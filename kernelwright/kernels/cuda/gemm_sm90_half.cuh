@@ -223,7 +223,40 @@ __global__ void __launch_bounds__(Sizes<Config>::threads, Config::blocks)
     if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
 }
 
+// --- operands that the copy engine cannot read (k not contiguous, rows off 16 bytes): a copy along k, rows padded
+
+template <class T, bool AlongK>
+static __global__ void __launch_bounds__(256)
+    copy_tile(const T* __restrict__ x, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k_count,
+              T* __restrict__ out, int out_pitch) {
+    __shared__ T tile[32][34];  // 34: 16-bit elements of a column fall into different banks
+    const int first_row = blockIdx.x * 32, first_k = blockIdx.y * 32;
+    const T* from = x + blockIdx.z * batch_pitch;
+#pragma unroll
+    for (int i = threadIdx.y; i < 32; i += 8) {
+        const int r = AlongK ? i : threadIdx.x, c = AlongK ? threadIdx.x : i, row = first_row + r, k = first_k + c;
+        tile[r][c] = row < rows && k < k_count ? from[row * row_pitch + k * k_pitch] : T(0.f);
+    }
+    __syncthreads();
+#pragma unroll
+    for (int i = threadIdx.y; i < 32; i += 8)
+        if (first_row + i < rows && first_k + threadIdx.x < out_pitch)
+            out[((int64_t)blockIdx.z * rows + first_row + i) * out_pitch + first_k + threadIdx.x] = tile[i][threadIdx.x];
+}
+
 #ifndef __CUDACC_RTC__
+// Rows of `out_pitch` elements, a multiple of 8 and at least k, zero beyond it.
+template <class T>
+cudaError_t copy_rows(const void* x, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                      int batches, int out_pitch, void* out, cudaStream_t stream) {
+    const dim3 grid((rows + 31) / 32, (out_pitch + 31) / 32, batches), block(32, 8);
+    if (k_pitch == 1)
+        copy_tile<T, true><<<grid, block, 0, stream>>>((const T*)x, row_pitch, k_pitch, batch_pitch, rows, k, (T*)out, out_pitch);
+    else
+        copy_tile<T, false><<<grid, block, 0, stream>>>((const T*)x, row_pitch, k_pitch, batch_pitch, rows, k, (T*)out, out_pitch);
+    return cudaGetLastError();
+}
+
 struct Operands {
     const void *a, *w;  // [batches][m][k] and [w_batches][n][k], k contiguous, rows 16-byte aligned
     int64_t a_row_pitch, a_batch_pitch, w_row_pitch, w_batch_pitch;
