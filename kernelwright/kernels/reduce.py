@@ -34,6 +34,9 @@ HIDDEN = 0.1
 # From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
 MERGE_US = 0.9
 
+# To fetch and merge one of the states that blocks leave for the next launch.
+PART_US = 0.2
+
 # So much faster than memory is a second read that hits the L2 cache; rows that fill more than this share of it miss.
 L2_SPEEDUP = 2.0
 L2_SHARE = 0.5
@@ -330,6 +333,8 @@ def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     # One thread by itself issues an instruction every other clock.
     steps = math.ceil(work.share(config) / config.team) * config.lanes
     alone = steps * instructions(config, work) * 2 / CLOCK_MHZ
+    if config.is_split:  # what the blocks before have left is merged by one team
+        alone += len(work.state_bytes) * math.ceil(config.blocks / config.team) * PART_US
     return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config) + alone)
 
 

@@ -108,9 +108,9 @@ struct SumDiv {
 };
 
 struct SumDivConfig {
-    static constexpr int threads = 128, lanes = 4, team = 8, vectors = 4, blocks = 128;
+    static constexpr int threads = 512, lanes = 4, team = 32, vectors = 4, blocks = 16;
     static constexpr kw::Keep keep = kw::Keep::again;
-    static constexpr int64_t workspace_bytes = 1048592;
+    static constexpr int64_t workspace_bytes = 131088;
 };
 
 // --- entries: each runs its kernels in order on the caller's stream
