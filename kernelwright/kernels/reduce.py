@@ -34,6 +34,9 @@ HIDDEN = 0.1
 # From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
 MERGE_US = 0.9
 
+# One multiprocessor by itself moves no more.
+MOST_GBPS_A_MULTIPROCESSOR = 60.0
+
 # To fetch and merge one of the states that blocks leave for the next launch.
 PART_US = 0.2
 
@@ -301,7 +304,9 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
     columns = min(config.vectors, math.ceil(work.share(config) / config.team))
     in_flight = resident * config.threads * config.lanes * columns * item * max(1, work.operands)
-    shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)
+    busy = min(blocks_of(config, work), device.multiprocessors)
+    most_gbps = min(in_flight / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
+    shortage = max(1.0, device.copy_gbps / most_gbps)
     teams = config.threads // config.team
     read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
