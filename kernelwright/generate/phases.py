@@ -53,7 +53,8 @@ class Phases:
 
     def row_values(self, level: int) -> list[Map | Reduce]:
         """What is known of a row after so many phases and not before."""
-        return [node for node in self.region.body if not self.is_full(node) and self.level[node] == level]
+        known = [node for node in self.region.body if not self.is_full(node) and self.level[node] == level]
+        return [node for node in known if isinstance(node, (Map, Reduce))]
 
     def row_stores(self) -> list[tuple[Node, Layout]]:
         return [(node, layout) for node, layout in self.region.stores if not self.is_full(node)]

@@ -311,7 +311,7 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
     run = min((teams if work.across else config.team) * config.lanes, work.line) * item
-    scattered = max(1.0, min(work.line * item, 256) / run) ** 0.3
+    scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
