@@ -65,8 +65,9 @@ LEAST_SANITIZE_S = 3.0
 LEAST_TIMING_S = 4.0
 VARIANTS = 4  # calls on other shapes and layouts, each about as long as a trial
 COMPILE_LIMIT_S = 180.0
-# Long beside what waking a worker takes: on a busy machine that is milliseconds, and differs from turn to turn.
-BATCH_S, LONG_BATCH_S = 0.004, 0.02
+# Long beside what waking a worker takes, which on a busy machine differs from turn to turn by a millisecond; and short
+# beside a restart, which needs many turns: one that is disturbed must not decide.
+BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.02
 
 FORBIDDEN_WORDS = {
     Label.MUTATES_INPUTS: "forward writes into its inputs and the reference does not",
@@ -316,7 +317,7 @@ class SlowStarters:
 def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowStarters:
     """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined."""
     case = hearing.case
-    target = LONG_BATCH_S if case.gpu or hearing.busy else BATCH_S
+    target = GPU_BATCH_S if case.gpu else BUSY_BATCH_S if hearing.busy else BATCH_S
     most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
     plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
     slow = [name for name in hearing.policy.baselines if name == "compile"]
