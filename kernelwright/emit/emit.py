@@ -14,6 +14,7 @@ from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program, Source
 from kernelwright.ir.dtypes import DType, float32
 from kernelwright.ir.nodes import Input, Node, Param, Setting, Shape
+from kernelwright.kernels.pointwise import Work
 from kernelwright.load import Problem
 from kernelwright.plan import Convolution
 from kernelwright.plan.steps import contiguous
@@ -89,10 +90,16 @@ def kernels_sections(program: Program, problem: Problem) -> list[str]:
         f'KERNELS = r"""\n{program.text}"""',
         BUILD[program.target],
         f"# The kernels behind each entry of the library, in the order they run.\nENTRIES = {entries_text(entries)}",
-        LOAD[program.target].format(name=name),
+        LOAD[program.target].format(name=name, only=only_on(program)),
         LAUNCH[program.target],
         *([PACK] if packs(program) else []),
     ]
+
+
+def only_on(program: Program) -> str:
+    """Pointwise kernels run on any GPU; others may use instructions and memory that only their own kind has."""
+    anywhere = all(isinstance(source.work, Work) for source in program.sources)
+    return "" if anywhere else f" and torch.cuda.get_device_capability() == {program.capability}"
 
 
 def packs(program: Program) -> bool:
@@ -135,7 +142,7 @@ def build(name, source):
 }
 
 LOAD = {
-    "cuda": 'LIBRARY = build("{name}", KERNELS) if torch.cuda.is_available() else None',
+    "cuda": 'LIBRARY = build("{name}", KERNELS) if torch.cuda.is_available(){only} else None',
     "cpu": 'LIBRARY = build("{name}", KERNELS)',
 }
 
@@ -256,6 +263,7 @@ def why_not(model, arguments, values):
         if not tensor.is_contiguous() if strides is None else tensor.stride() != strides:
             return f"{{name}} is laid out differently in memory"
 {aligned}{updated}\
+{built}\
     for (name, value), given in zip(VALUES.items(), values):
         if type(given) is not type(value) or given != value:
             return f"{{name}} is not {{value!r}}"
@@ -282,6 +290,12 @@ MADE_OF = """\
     places = {module: path for path, module in reversed(modules.items())}
     if {path: type(m).__name__ if places[m] == path else places[m] for path, m in modules.items() if path} != MODULES:
         return [({}, "a module", True)], [], []
+"""
+
+# Only in files for a GPU: one of another kind may not be able to run the kernels.
+BUILT = """\
+    if LIBRARY is None:
+        return "the kernels are not for this GPU"
 """
 
 # Only in files of models that change their state or their arguments.
@@ -314,6 +328,7 @@ def why_not_section(program: Program) -> str:
         arguments=len(program.plan.graph.inputs),
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",
+        built=BUILT if program.target == "cuda" and only_on(program) else "",
         tf32=TF32 if any(uses_tf32(source) for source in program.sources) else "",
         aligned=ALIGNED if program.target == "cuda" and any(s.kernel.core is not None for s in program.sources) else "",
     )

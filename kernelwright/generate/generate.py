@@ -76,7 +76,7 @@ def generate(plan: Plan, choices: Choices, device: Device) -> Program:
     steps = tuple(merged_launches(plan, choices))
     launches = [step for step in steps if isinstance(step, Launch) and step.sources]
     text = program_text(launches, device.kind) if launches else ""
-    return Program(plan, device.kind, text, steps)
+    return Program(plan, device.kind, text, steps, device.capability if device.kind == "cuda" else (0, 0))
 
 
 def merged_launches(plan: Plan, choices: Choices) -> list[ProgramStep]:

@@ -54,6 +54,7 @@ class Program:
     target: str
     text: str
     steps: tuple[ProgramStep, ...]
+    capability: tuple[int, int] = (0, 0)  # of the GPU it was generated for
 
     @property
     def launches(self) -> tuple[Launch, ...]:
