@@ -20,11 +20,15 @@ settings.register_profile(
 )
 settings.load_profile("calm")
 
+# So many cases of a slow test run by default.
+FEW = 8
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     add = parser.addoption
     add("--require", action="append", default=[], choices=["gpu"], help="a test that skips for lack of it fails")
     add("--cases", type=float, default=1.0, metavar="N", help="try N times as many random cases; other ones if N > 1")
+    add("--thorough", action="store_true", help="run every case of the slow tests, not a few of each")
     add("--update-golden", action="store_true", help="write the golden files instead of comparing with them")
 
 
@@ -35,11 +39,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests marked gpu skip where there is none, unless one is required: then they run, and fail."""
+    """Tests marked gpu skip where there is none, unless one is required: then they run, and fail. Of a slow test with
+    many cases, a few run."""
+    if not config.getoption("--thorough"):
+        left_out = cases_left_out(items)
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     marked = [item for item in items if "gpu" in item.keywords]
     if marked and "gpu" not in config.getoption("--require") and not gpu_is_there():
         for item in marked:
             item.add_marker(pytest.mark.skip(reason="no GPU here"))
+
+
+def cases_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
+    """Of each slow test all cases but FEW, which lie evenly among them."""
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if "slow" in item.keywords:
+            families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    kept = {family[i * len(family) // FEW] for family in families.values() if len(family) > FEW for i in range(FEW)}
+    return [item for family in families.values() if len(family) > FEW for item in family if item not in kept]
 
 
 @pytest.hookimpl(wrapper=True)
