@@ -116,8 +116,8 @@ def optimize(
 
 
 @main.command()
-@click.argument("model", type=click.Path(path_type=Path))
-@click.argument("candidate", type=click.Path(path_type=Path))
+@click.argument("model", type=click.Path(path_type=Path), required=False)
+@click.argument("candidate", type=click.Path(path_type=Path), required=False)
 @device_option
 @precision_option
 @click.option("--budget", type=Seconds(), default="40s", show_default=True, help="Time for checking and timing.")
@@ -125,9 +125,15 @@ def optimize(
 @click.option("--record", type=click.Path(path_type=Path), help="Write the whole record as JSON.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
 @json_option
+@click.option(
+    "--replay",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="RECORD",
+    help="Judge again what this record was made from, with its seeds; no MODEL and CANDIDATE then.",
+)
 def check(
-    model: Path,
-    candidate: Path,
+    model: Path | None,
+    candidate: Path | None,
     device: str,
     precision: str,
     budget: float,
@@ -135,17 +141,24 @@ def check(
     record: Path | None,
     fail_under: float | None,
     as_json: bool,
+    replay: Path | None,
 ) -> None:
     """Judge CANDIDATE, a .py file or an answer in .md or .txt, against MODEL."""
+    if (model is None or candidate is None) == (replay is None):
+        raise click.UsageError("Give MODEL and CANDIDATE, or --replay RECORD.")
     with failures(as_json), progress_bar() as progress:
+        from kernelwright import judge as court
         from kernelwright.device import resolve
-        from kernelwright.judge import Policy, extract, judge
         from kernelwright.load import load
 
-        policy = Policy(budget_s=budget, precision=precision, timing=not no_timing)  # type: ignore[arg-type]
-        judgement = judge(
-            load(model), extract(read_text(candidate), candidate.suffix), policy, resolve(device), progress
-        )
+        if replay is not None:
+            judgement = court.replay(read_record(replay), progress)
+        else:
+            assert model is not None
+            assert candidate is not None
+            policy = court.Policy(budget_s=budget, precision=precision, timing=not no_timing)  # type: ignore[arg-type]
+            answer = court.extract(read_text(candidate), candidate.suffix)
+            judgement = court.judge(load(model), answer, policy, resolve(device), progress)
     if record is not None:
         record.write_text(json.dumps(judgement.record, indent=1))
     show_judgement(judgement, as_json)
@@ -183,6 +196,18 @@ def doctor(as_json: bool) -> None:
     from kernelwright.report.tables import findings_table
 
     console().print(findings_table(findings))
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """What `--record` wrote."""
+    from kernelwright.errors import UsageError
+
+    try:
+        found: dict[str, Any] = json.loads(read_text(path))
+    except json.JSONDecodeError as error:
+        cure = "Give the file that `kernelwright check --record` wrote."
+        raise UsageError(f"this is no record: {error}.", where=path, cure=cure) from error
+    return found
 
 
 def read_text(path: Path) -> str:

@@ -14,7 +14,7 @@ def measured_lines(judgement: Judgement, tuned: Sequence[Tuned]) -> list[str]:
     speed = f", {judgement.speed}" if judgement.speed else ""
     lines = [f"verdict {judgement.verdict}{speed}{f' on {where}' if where else ''}"]
     lines += [
-        f"{name}: {interval.median:.2f}x faster (95% interval {interval.low:.2f} to {interval.high:.2f})"
+        f"{interval.median:.2f}x as fast as {name} (95% interval {interval.low:.2f} to {interval.high:.2f})"
         for name, interval in judgement.speedup.items()
     ]
     times = [f"{name} {interval.median:.0f} us" for name, interval in judgement.times_us.items()]

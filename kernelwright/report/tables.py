@@ -47,7 +47,7 @@ def times_table(judgement: Judgement) -> Table:
         table.add_column(title, justify="left" if not title else "right")
     for name, interval in judgement.times_us.items():
         ratio = judgement.speedup.get(name)
-        faster = "" if ratio is None else f"{ratio.median:.2f}x faster ({ratio.low:.2f} to {ratio.high:.2f})"
+        faster = "" if ratio is None else f"{ratio.median:.2f}x as fast ({ratio.low:.2f} to {ratio.high:.2f})"
         spread = f"{time_text(interval.low)} to {time_text(interval.high)}"
         table.add_row(name, time_text(interval.median), spread, faster)
     return table
@@ -61,6 +61,9 @@ def evidence_lines(judgement: Judgement) -> list[Text]:
     if judgement.kill_rate is not None:
         lines.append(f"known-bad answers to this problem that these inputs reject: {judgement.kill_rate:.0%}")
     lines.append(f"isolation: {judgement.isolation}")
+    lines += [f"{label}: {why}" for label, why in judgement.record.get("label_reasons", {}).items()]
+    lines += [f"left out, {what}: {why}" for what, why in judgement.record.get("skipped", {}).items()]
+    lines += [f"not timed, {name}: {why}" for name, why in judgement.record.get("left_out", {}).items()]
     return [Text(f"  {line}", style="dim") for line in lines]
 
 
