@@ -27,9 +27,9 @@ from kernelwright.ir.nodes import (
     Slice,
     Symbol,
     Table,
-    Windows,
     TensorType,
     Update,
+    Windows,
 )
 from kernelwright.ir.text import TEXT, graph_text
 
