@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from kernelwright.ir.nodes import (
     walk,
 )
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
+from kernelwright.plan.joins import joins_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
 from kernelwright.plan.opened import opened
@@ -56,13 +57,15 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
     position = {node: i for i, node in enumerate(graph.nodes())}
     units: list[Unit] = []
     taken: set[Node] = set()
+    users = users_of(graph)
+    joined = joins_of(graph, users)
     fused = fuse(graph, own)
     for rows in fused.rows:
         position_of_rows = max(position[n] for n in rows.nodes)
         units.append(Unit(position_of_rows, maps=rows.nodes, shape=rows.shape, axes=rows.axes))
     for group in fused.maps:
         core = core_of(group, graph, own - taken)
-        biased = library_bias(group, graph) if core is None else None
+        biased = library_bias(group, graph, users) if core is None and group[-1] not in joined else None
         if core is not None:
             taken.add(core)
             units.append(Unit(max(position[n] for n in group), maps=group, core=core))
@@ -95,11 +98,11 @@ def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contrac
     return None
 
 
-def library_bias(group: Sequence[Map], graph: Graph) -> tuple[Node, Node] | None:
+def library_bias(group: Sequence[Map], graph: Graph, users: Mapping[Node, Sequence[Node]]) -> tuple[Node, Node] | None:
     """The contraction and its bias, if the group does nothing but add that bias: PyTorch does it in the same call."""
     match group:
         case [Map("add", (Contract() | Conv() as core, Broadcast(bias, _)))]:
-            alone = users_of(graph)[core] == [group[0]] and core not in ends_of(graph)
+            alone = users[core] == [group[0]] and core not in ends_of(graph)
             vector = bias_vector(core, bias)
             return (core, vector) if alone and vector is not None else None
     return None

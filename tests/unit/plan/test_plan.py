@@ -293,6 +293,14 @@ def test_a_part_that_something_else_needs_is_concatenated_by_the_library() -> No
     assert Library in kinds(planned(whole, part))
 
 
+def test_a_part_that_only_adds_a_bias_is_written_where_it_belongs_too() -> None:
+    product = Contract(leaf(0), state("w", (128, 128)), "ab,cb->ac")
+    part = fn("add", product, Broadcast(state("bias", (128,)), LARGE))
+    whole = Opaque("aten.cat.default", ((part, fn("relu", leaf(1))), 1), (), (TensorType((64, 256), float32),))
+    made = planned(fn("exp", Permute(whole, (1, 0))))
+    assert [step.bias for step in made.steps if isinstance(step, Library)] == [None]
+
+
 # --- random draws
 
 
