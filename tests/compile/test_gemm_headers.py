@@ -195,8 +195,8 @@ def test_the_half_precision_hopper_kernel_does_not_spill(name: str, tmp_path: Pa
 
 
 F16X1 = {
-    "default": (gemm_sm90_half.Config(256, 2, 4), LARGE),
-    "packed each time": (gemm_sm90_half.Config(64, 1, 1), product(130, 131, 61, vector=1, batches=3, constant=False)),
+    "default": (gemm_sm90_f16x1.Config(256, 2, 4), LARGE),
+    "packed each time": (gemm_sm90_f16x1.Config(64, 1, 1), product(130, 131, 61, vector=1, batches=3, constant=False)),
 }
 
 
