@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
@@ -422,6 +423,12 @@ def monoid(node: Reduce) -> str:
 
 def work_of_rows(kernel: Kernel) -> RowWork:
     """What a config must fit, and what it costs."""
+    return work_of_region(kernel.region, tuple(sorted(kernel.writes_over.items())))
+
+
+@lru_cache(maxsize=256)  # asked for once a config
+def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) -> RowWork:
+    kernel = Kernel("", region, dict(written_over))
     writer = RowsWriter(kernel)
     grid, phases = writer.grid, writer.phases
     accesses = [rows_of(a) for a in (*grid.loads, *grid.stores)]

@@ -138,6 +138,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     return None
 
 
+@cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     fitting = [c for c in candidates(shape) if why_not(c, shape, device) is None]

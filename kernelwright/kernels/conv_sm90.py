@@ -47,6 +47,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     return conv_mma.why_not(config, shape, device)
 
 
+@cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """The best tile of outputs for every kind of block, the most promising first."""
     products = 1 if shape.dtype != "float32" or shape.tf32 else 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal, TypeAlias
 
 from kernelwright.device import Device
@@ -206,6 +207,7 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     return None
 
 
+@cache
 def configs(work: RowWork, device: Device) -> tuple[ReduceConfig, ...]:
     """Every config that fits, the most promising first."""
     if device.kind == "cpu":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 from kernelwright.device import Device
@@ -142,6 +143,7 @@ def registers(lanes: int, vectors: int, work: ScanWork) -> int:
     return operands + running + vectors * 2
 
 
+@cache
 def configs(work: ScanWork, device: Device) -> tuple[ScanConfig, ...]:
     """Every config that fits, the most promising first."""
     if device.kind == "cpu":

@@ -71,6 +71,8 @@ class Order:
                 self.seeds[key_of(node)].append(node)
             for operand in node.operands:
                 self.users[operand].append(node)
+        # What no group can hold: whatever is not computed element by element or along rows.
+        self.walls = self.bits(n for n in self.nodes if not isinstance(n, (Map, Reduce, Scan, View)))
         self.group_of: dict[Node, frozenset[Node]] = {}
         self.above: dict[Node, int] = {}
         self.below: dict[Node, int] = {}
@@ -210,6 +212,8 @@ class Grower:
     def between(self, seed: Reduce | Scan) -> list[Node] | None:
         """What lies on the ways from members to the seed; None if some of it cannot be a member."""
         bits = self.below & self.order.above[seed] & ~self.bits
+        if bits & self.order.walls:
+            return None
         nodes = [self.order.nodes[i] for i in set_bits(bits)]
         fits = all(
             self.is_member_kind(n) or (isinstance(n, (Reduce, Scan)) and key_of(n) == self.key)

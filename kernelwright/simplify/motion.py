@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reduce, Reshape, Shape, Slice, View
-from kernelwright.ir.rewrite import one_pass
 from kernelwright.simplify.views import padded, reshaped_source, squeezed, without_leading_ones
 
 # The views that move in under Maps; the fourth, Broadcast, moves out.
@@ -119,7 +118,14 @@ def views_inward(graph: Graph) -> Graph:
 
 
 def moved(graph: Graph, movable: set[Node]) -> Graph:
-    return one_pass(graph, [lambda n: moved_inward(n) if n in movable else None], [], set())
+    """All of them at once, by what they were in this graph: a pass for each would be one for each layer of a model."""
+    done: dict[Node, Node] = {}
+    for node in graph.nodes():
+        operands = tuple(done[x] for x in node.operands)
+        current = node if operands == node.operands else node.rebuild(operands)
+        may = node in movable and isinstance(current.operands[0], Map)
+        done[node] = moved_inward(current) if may else current
+    return graph.map(lambda n: done[n])
 
 
 def users_of(graph: Graph) -> Users:
