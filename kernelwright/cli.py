@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelwright.errors import KernelwrightError
-from kernelwright.suite.cli import suite
+from kernelwright.suite.cli import Duration, suite
 
 if TYPE_CHECKING:
     from kernelwright.judge import Judgement
@@ -36,24 +36,6 @@ precision_option = click.option(
 JUDGE_SHARE = 0.35
 
 
-class Seconds(click.ParamType):  # type: ignore[type-arg]  # generic only in new versions of click
-    """60, 60s, 2m"""
-
-    name = "seconds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        units = {"s": 1.0, "m": 60.0, "h": 3600.0}
-        text = str(value)
-        number, unit = (text[:-1], units[text[-1]]) if text[-1:] in units else (text, 1.0)
-        try:
-            seconds = float(number) * unit
-        except ValueError:
-            self.fail(f"{value!r} is no time; write 60, 60s or 2m.", param, ctx)
-        if not seconds > 0:
-            self.fail("must be more than nothing.", param, ctx)
-        return seconds
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kernelwright")
 def main() -> None:
@@ -73,7 +55,7 @@ main.add_command(suite)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where ModelNew goes; MODEL_new.py by default.")
 @device_option
 @precision_option
-@click.option("--budget", type=Seconds(), default="60s", show_default=True, help="Time for tuning and judging.")
+@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for tuning and judging.")
 @click.option("--dump", type=click.Path(path_type=Path), help="Folder for what each stage made, as text.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="PAGE", help="A page for people: plan, times, code.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")
@@ -120,7 +102,7 @@ def optimize(
 @click.argument("candidate", type=click.Path(path_type=Path), required=False)
 @device_option
 @precision_option
-@click.option("--budget", type=Seconds(), default="40s", show_default=True, help="Time for checking and timing.")
+@click.option("--budget", type=Duration(), default="40s", show_default=True, help="Time for checking and timing.")
 @click.option("--no-timing", is_flag=True, help="Only whether it is right.")
 @click.option("--record", type=click.Path(path_type=Path), help="Write the whole record as JSON.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 HEADER = "gemm_simt.cuh"
-HEADERS = ("ptx90", "gemm_epilogue", "gemm_simt")
+HEADERS = ("gemm_epilogue", "gemm_simt")
 CPP_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
 # k up to which every 8 products are added up by themselves: an order with less rounding error than cuBLAS's, for an

@@ -18,31 +18,19 @@ def base_of(node: Node) -> Node:
 def layout_of(node: Node, places: Mapping[Node, Buffer]) -> Layout | None:
     """Where a node's elements lie, through its views down to a buffer, all of them in memory; None if strides cannot
     say it."""
-    if inexpressible(node, places) is not None:
-        return None
     layout = guarded_layout(node, places)
-    return None if layout.guards or isinstance(layout.buffer.source, Iota) else layout
+    return None if isinstance(layout, View) or layout.guards or isinstance(layout.buffer.source, Iota) else layout
 
 
-def inexpressible(node: Node, places: Mapping[Node, Buffer]) -> View | None:
-    """The innermost of a node's views that strides and guards cannot express."""
+def guarded_layout(node: Node, places: Mapping[Node, Buffer]) -> Layout | View:
+    """Where a node's elements lie, and where there are none; or the innermost of its views that strides and guards
+    cannot express."""
     chain, base = views_of(node, places)
     layout = Layout(places[base], base.shape, places[base].strides, 0)
     for view in chain:
         seen = seen_through(view, layout)
         if seen is None:
             return view
-        layout = seen
-    return None
-
-
-def guarded_layout(node: Node, places: Mapping[Node, Buffer]) -> Layout:
-    """Where a node's elements lie, and where there are none; its views must be expressible."""
-    chain, base = views_of(node, places)
-    layout = Layout(places[base], base.shape, places[base].strides, 0)
-    for view in chain:
-        seen = seen_through(view, layout)
-        assert seen is not None, "a view that strides cannot express is copied first"
         layout = seen
     return layout
 

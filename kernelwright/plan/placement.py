@@ -29,12 +29,12 @@ from kernelwright.ir.nodes import (
 from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.joins import joins_of
-from kernelwright.plan.layouts import base_of, guarded_layout, inexpressible, layout_of
+from kernelwright.plan.layouts import base_of, guarded_layout, layout_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
 from kernelwright.plan.routes import Routes
-from kernelwright.plan.rows import row_shape, squeezed
+from kernelwright.plan.rows import row_shape
 from kernelwright.plan.steps import (
     Buffer,
     CopyBack,
@@ -49,6 +49,7 @@ from kernelwright.plan.steps import (
     contiguous,
 )
 from kernelwright.plan.units import Unit
+from kernelwright.simplify.views import squeezed
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
 
@@ -261,12 +262,8 @@ class Placement:
 
     def load(self, x: Node, shape: tuple[int, ...], guarded: bool = False) -> Layout:
         """Where a kernel reads x. What strides cannot express is copied first, and borders too unless it minds them."""
-        while (view := inexpressible(x, self.places)) is not None:
-            self.materialise(view)
-        layout = guarded_layout(x, self.places)
-        if layout.guards and not guarded:
-            self.materialise(x)
-            layout = guarded_layout(x, self.places)
+        while isinstance(layout := guarded_layout(x, self.places), View) or (layout.guards and not guarded):
+            self.materialise(layout if isinstance(layout, View) else x)
         if not layout.shape:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout

@@ -14,6 +14,7 @@ from typing import TypeAlias
 
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Map, Node, Reduce, Reshape, Scan, Shape, View
 from kernelwright.plan.layouts import base_of
+from kernelwright.simplify.views import squeezed
 
 # Operands and results of one kernel, as for Maps: a call with more pointers than this is slow to make.
 MOST_POINTERS = 48
@@ -30,18 +31,10 @@ class RowGroup:
     nodes: tuple[Map | Reduce | Scan, ...]
     members: frozenset[Node]
 
-    @property
-    def row_shape(self) -> Shape:
-        return row_shape(self.shape, self.axes)
-
 
 def row_shape(shape: Shape, axes: Shape) -> Shape:
     """The shape of the finished rows."""
     return tuple(1 if axis in axes else extent for axis, extent in enumerate(shape))
-
-
-def squeezed(shape: Shape) -> Shape:
-    return tuple(extent for extent in shape if extent != 1)
 
 
 def row_groups(graph: Graph, kept_apart: frozenset[Node] = frozenset()) -> tuple[RowGroup, ...]:

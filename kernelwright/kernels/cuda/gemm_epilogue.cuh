@@ -10,7 +10,7 @@
 // writes should be read with __ldg: then the compiler may gather the loads of several calls.
 #pragma once
 
-#include "ptx90.cuh"
+#include "../device/base.cuh"
 
 namespace kw::gemm {
 

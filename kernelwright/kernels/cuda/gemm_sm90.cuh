@@ -13,6 +13,7 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "ptx90.cuh"
 #include "split.cuh"
 
 namespace kw::gemm_sm90 {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "ptx90.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

@@ -184,19 +184,6 @@ template <typename T, typename Index, int N> struct SmallestAt {
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
 
-// kw: small_reciprocal
-// 1 / n for a count, to about its last bit.
-#ifdef __CUDACC__
-KW_DEVICE float small_reciprocal(float n) {
-    float y;
-    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(n));
-    return y;
-}
-KW_DEVICE double small_reciprocal(double n) { return 1.0 / n; }
-#else
-template <typename T> KW_DEVICE T small_reciprocal(T n) { return T(1) / n; }
-#endif
-
 // kw: Deviations
 // The sum of (x - mean)^2 after Welford; parts are merged after Chan. All lanes have seen the same number of elements.
 template <typename T, int N> struct Deviations {
@@ -210,7 +197,7 @@ template <typename T, int N> struct Deviations {
     // Every lane is about to take an element: how much of the mean that element will be.
     KW_DEVICE T next() {
         count += 1;
-        return small_reciprocal(count);
+        return inverse(count);
     }
     KW_DEVICE void add(int i, T x, T share) {
         const T before = x - mean[i];
