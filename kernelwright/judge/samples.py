@@ -69,7 +69,7 @@ class Samples:
                 if len(t.slots) == most
             ]
             self.times_us.setdefault(name, []).append([full[i : i + 2] for i in range(0, len(full), 2)])
-            talk = median(t.handed_s / len(t.slots) for t in apart) if apart else 0.0
+            talk = min((t.handed_s / len(t.slots) for t in apart), default=0.0)
             alone = [max(t.elapsed_s[name] / len(t.slots) - talk, 1e-9) * 1e6 for t in apart]
             if not apart:
                 alone = [max(t.elapsed_s[name] - handed[1] - first, 1e-9) * 1e6 for t in together if len(t.slots) == 1]
@@ -93,9 +93,13 @@ class Samples:
 
 
 def hand_over(turns: Sequence[Turn]) -> dict[int, float]:
-    """Calls of a batch -> seconds that such a batch takes besides its calls, of the trusted worker."""
+    """Calls of a batch -> seconds that such a batch takes besides its calls, of the trusted worker.
+
+    The least that was seen: what a busy machine adds to it is not in every batch, and taken off one where it is not,
+    it would leave nothing of the calls.
+    """
     sizes = sorted({len(turn.slots) for turn in turns})
-    return {calls: median(turn.handed_s for turn in turns if len(turn.slots) == calls) for calls in sizes}
+    return {calls: min(turn.handed_s for turn in turns if len(turn.slots) == calls) for calls in sizes}
 
 
 def first_call(turns: Sequence[Turn], handed: dict[int, float]) -> float:
