@@ -32,10 +32,6 @@ precision_option = click.option(
 )  # fmt: skip
 
 
-# Of the budget, what the judge spends on trials; building the candidate and starting processes take their own time.
-JUDGE_SHARE = 0.35
-
-
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="kernelwright")
 def main() -> None:
@@ -75,13 +71,16 @@ def optimize(
 ) -> None:
     """Write a faster MODEL and judge it."""
     with failures(as_json), progress_bar() as progress:
-        from kernelwright.judge import Policy
         from kernelwright.pipeline import optimize as run
         from kernelwright.pipeline import write_dumps
 
-        policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision, sanitize=False)  # type: ignore[arg-type]
         result = run(
-            model, device=device, budget_s=budget, policy=policy, progress=progress, strict_weights=strict_weights
+            model,
+            device=device,
+            precision=precision,  # type: ignore[arg-type]
+            budget_s=budget,
+            progress=progress,
+            strict_weights=strict_weights,
         )
         target = output or model.with_name(f"{model.stem}_new.py")
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -15,7 +15,7 @@ from kernelwright.emit import emit
 from kernelwright.errors import NothingToDo
 from kernelwright.generate import Program, default_choices, generate
 from kernelwright.ir.text import graph_text
-from kernelwright.judge import Candidate, Policy, judge
+from kernelwright.judge import Candidate, Policy, Precision, judge
 from kernelwright.load import Problem, load, problem_of
 from kernelwright.plan import plan
 from kernelwright.plan.text import plan_text
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, float], None]
 
-# Of the whole budget, the part that tuning may spend; the judge has the rest.
-TUNING_SHARE = 0.3
+# Of the whole budget, the part that tuning may spend. The judge has what is left when its turn comes, less what
+# building the candidate and starting processes take, which is not in its budget; and no less than its share.
+TUNING_SHARE, JUDGING_SHARE = 0.3, 0.35
+STARTING_S = 15.0
 
 
 def optimize(
@@ -42,6 +44,7 @@ def optimize(
     inputs: Sequence[Any] | None = None,
     *,
     device: str = "auto",
+    precision: Precision = "reference",
     budget_s: float = 60.0,
     policy: Policy | None = None,
     settings: Settings | None = None,
@@ -50,18 +53,19 @@ def optimize(
 ) -> Result:
     """The model, made faster: load, capture, simplify, plan, tune, generate, emit, judge.
 
-    For a device that is not here the last step is a compile: nothing can be run. `strict_weights`: no weight is packed
-    ahead, so that each call sees it however it was written.
+    For a device that is not here the last step is a compile: nothing can be run. `policy`: how it is judged, where
+    `precision` and the rest of `budget_s` do not say it all. `strict_weights`: no weight is packed ahead, so that each
+    call sees it however it was written.
     """
+    began = time.perf_counter()
     settings = settings or read_settings()
     target = resolve(device)
     problem = load(model) if isinstance(model, (str, Path)) else problem_of(model, inputs)
     stages = Stages(progress)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
-    policy = policy or Policy(sanitize=False)  # these kernels are sanitized by our own tests; `check` does it here
     tuning_s = budget_s * TUNING_SHARE
-    wanted = (policy.precision, strict_weights)
+    wanted = (policy.precision if policy else precision, strict_weights)
     routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, *wanted))
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
@@ -75,7 +79,12 @@ def optimize(
     result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
     if not target.present:
         stages.run("build", lambda: build(program.text, target, settings))
-    return judged(result, policy, stages, progress) if target.present else result
+        return result
+    if policy is None:
+        judging_s = max(JUDGING_SHARE * budget_s, budget_s - (time.perf_counter() - began) - STARTING_S)
+        # Not sanitized: our own tests do that to these kernels, and `check` does it here.
+        policy = Policy(budget_s=judging_s, precision=precision, sanitize=False)
+    return judged(result, policy, stages, progress)
 
 
 def judged(result: Result, policy: Policy, stages: Stages, progress: Progress | None) -> Result:

@@ -1,7 +1,7 @@
 """Stage 8: a problem and a candidate come in; a verdict with its evidence, and how fast it is, go out."""
 
 from kernelwright.judge.candidate import Candidate, extract
-from kernelwright.judge.policy import Policy
+from kernelwright.judge.policy import Policy, Precision
 from kernelwright.judge.procedure import judge, replay
 from kernelwright.judge.process import shared_workers
 from kernelwright.judge.verdict import Errors, Interval, Judgement, Label, Speed, Verdict
@@ -13,6 +13,7 @@ __all__ = [
     "Judgement",
     "Label",
     "Policy",
+    "Precision",
     "Speed",
     "Verdict",
     "extract",

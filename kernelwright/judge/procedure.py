@@ -182,12 +182,12 @@ def _proceed(
 def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     """Build, examine, doubt, sanitize, time."""
     policy, notes = hearing.policy, hearing.notes
-    hearing.report("build", 0.0)
-    _build(hearing)
-    budget = Budget(policy.budget_s)
-    notes.evidence["skipped"] = budget.skipped
     with contextlib.ExitStack() as stack:
         slow_starters = _begin_slow_starters(hearing, stack) if policy.timing else None
+        hearing.report("build", 0.0)
+        _build(hearing)
+        budget = Budget(policy.budget_s)
+        notes.evidence["skipped"] = budget.skipped
         hearing.report("examine", 0.0)
         findings, verdict, detail = _examine(hearing, budget)
         notes.labels |= findings.labels - hearing.case.habits
@@ -315,7 +315,10 @@ class SlowStarters:
 
 
 def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowStarters:
-    """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined."""
+    """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined.
+
+    It may start before the candidate is built: what it is given now is not what it is timed on.
+    """
     case = hearing.case
     target = GPU_BATCH_S if case.gpu else BUSY_BATCH_S if hearing.busy else BATCH_S
     most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
@@ -354,7 +357,7 @@ def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginn
 def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarters) -> None:
     case, policy, notes = hearing.case, hearing.policy, hearing.notes
     end_s = time.perf_counter() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
-    kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 3)
+    kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 2)
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
     course = Course(
         reference=case.reference,

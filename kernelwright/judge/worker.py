@@ -21,6 +21,7 @@ import torch
 
 from kernelwright.judge import wire
 from kernelwright.judge.codec import dtype_named, flatten_output, unflatten
+from kernelwright.judge.heap import make_room
 from kernelwright.judge.provenance import Origin, Provenance
 from kernelwright.judge.wire import Fact, Op, Status
 
@@ -37,6 +38,7 @@ _is_contiguous = torch.Tensor.is_contiguous
 # What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
 COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
 MEMORY_SIGNS = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "std::bad_alloc")
+BETWEEN = 4  # outputs' worth of memory for what a forward keeps between its steps
 GPU_FAULT_SIGNS = (
     "an illegal memory access",
     "misaligned address",
@@ -170,7 +172,13 @@ class Bench:
             self.expected["device"] = torch.device("cuda", torch.cuda.current_device())
         self._note_facts()
         gc.collect()
+        if self.expected["device"].type == "cpu":
+            make_room(self._output_bytes() * (len(self.slots) + BETWEEN))
         return Status.DONE, ""
+
+    def _output_bytes(self) -> int:
+        specs = (spec for spec in self.expected["leaves"] if spec)
+        return sum(dtype.itemsize * shape.numel() for dtype, shape in specs)
 
     def call(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         outputs: list[Any] = []

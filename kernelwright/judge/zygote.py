@@ -8,7 +8,6 @@ worker and takes everything down when the judge lets go of it (or dies), and und
 """
 
 import contextlib
-import ctypes
 import gc
 import json
 import os
@@ -23,7 +22,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_PERTURB = -1, -3, -6  # mallopt(3)
 # What the keeper tells the judge: R and the process that the tree hangs on, or X and the worker's exit status.
 REPORT = struct.Struct("<cI")
 
@@ -123,7 +121,7 @@ def keep(cell: dict[str, Any], files: list[int]) -> NoReturn:
 def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) -> NoReturn:
     """The worker's own process: the last walls, its environment, then the command loop."""
     from kernelwright.judge import cell as walls
-    from kernelwright.judge import worker
+    from kernelwright.judge import heap, worker
 
     code = 0
     try:
@@ -131,7 +129,7 @@ def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) 
             os.dup2(nothing.fileno(), 0)
         os.environ.clear()
         os.environ.update(cell["environment"])
-        set_up_malloc(cell["perturb"])
+        heap.set_up_malloc(cell["perturb"])
         walls.finish(cell)
         if cell["program"]:
             os.execve(cell["program"][0], cell["program"], cell["environment"])
@@ -140,20 +138,6 @@ def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) 
         os.write(2, f"worker: {type(error).__name__}: {error}\n".encode())
         code = 71
     os._exit(code)
-
-
-def set_up_malloc(perturb: int) -> None:
-    """The heap keeps what it has: whether a freed block at its end goes back to the system hangs on what happens to lie
-    behind it, and made one of two equal processes a third slower by page faults. Blocks over 32 MiB still go back.
-
-    `perturb` fills fresh and freed memory: what a candidate does not write then shows in its output.
-    """
-    libc = ctypes.CDLL(None)
-    if hasattr(libc, "mallopt"):  # glibc
-        libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-        libc.mallopt(M_MMAP_THRESHOLD, 32 << 20)
-        if perturb:
-            libc.mallopt(M_PERTURB, perturb)
 
 
 def be_init(child: int, report: int) -> NoReturn:
