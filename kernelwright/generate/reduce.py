@@ -494,7 +494,7 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
     if isinstance(choice, CpuConfig):
         template, call = "reduce", f"kw::reduce<{name}, {choice.lanes}, {choice.chunk}, {choice.grain}>({pointers})"
     else:
-        template = "reduce_split" if choice.is_split else "reduce"
+        template = "reduce_split" if choice.is_split else "reduce_together" if choice.together else "reduce"
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
         struct += "\n\n" + config_struct(f"{name}Config", choice, sum(b.nbytes for b in extra.scratch))
@@ -511,6 +511,8 @@ def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
         f"    static constexpr int {', '.join(f'{key} = {value}' for key, value in sizes.items())};",
         f"    static constexpr kw::Keep keep = kw::Keep::{config.keep};",
     ]
+    if config.together:
+        lines.append(f"    static constexpr int together = {config.together};")
     if workspace_bytes:
         lines.append(f"    static constexpr int64_t workspace_bytes = {workspace_bytes};")
     return "\n".join([*lines, "};"])

@@ -35,6 +35,9 @@ HIDDEN = 0.1
 # From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
 MERGE_US = 0.9
 
+# From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
+MEET_US = 3.0
+
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
 
@@ -65,7 +68,9 @@ class Config:
     vectors   a thread has in flight, or keeps between phases
     keep      where a row is between phases
     blocks    that share a row
-    cluster   they are one cluster and meet in shared memory; else they meet between launches
+    cluster   they are one cluster and meet in shared memory
+    together  so many rows at a time have all their blocks running, which meet in global memory; 0: where blocks share a
+              row and are no cluster, they meet between launches
     """
 
     threads: int
@@ -75,10 +80,11 @@ class Config:
     keep: Keep
     blocks: int
     cluster: bool
+    together: int = 0
 
     @property
     def is_split(self) -> bool:
-        return self.blocks > 1 and not self.cluster
+        return self.blocks > 1 and not self.cluster and not self.together
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +185,11 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return f"clusters of {config.blocks} blocks; {device.arch} has none of that size."
     if config.cluster and work.across:
         return "blocks that share rows across meet between launches."
-    if config.is_split and work.in_place:
+    if config.together and (work.across or config.team < config.threads or work.columns % config.lanes):
+        return "blocks that run at once have whole vectors along one row."
+    if config.together * config.blocks > device.multiprocessors:
+        return f"{config.together * config.blocks} blocks do not run at once."
+    if (config.is_split or config.together) and work.in_place:
         return "a row's result would be written before every block has read what it replaces."
     smem = config.threads * config.lanes * sum(work.state_bytes)
     if work.across and config.team > 1 and smem > STATIC_SMEM_BYTES:
@@ -194,6 +204,8 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{flight} registers for operands in flight." if flight > 96 and config.vectors > 1 else None
     if work.phases == 1 or not work.held_bytes:
         return "nothing is read again, so nothing is kept."
+    if config.together and work.phases == len(work.state_bytes):
+        return "no phase stores what is kept, so that the next row could take its place."
     if config.is_split:
         return "nothing is kept between launches."
     if config.vectors * config.team < work.share(config):
@@ -243,6 +255,25 @@ def along_configs(work: RowWork, device: Device) -> Iterator[Config]:
         for threads in (256, 512):
             for blocks in split_counts(work, lanes, threads, device):
                 yield Config(threads, lanes, threads, 4, "again", blocks, False)
+        for threads in (512, 1024):
+            yield from together_configs(work, threads, lanes, device)
+
+
+def together_configs(work: RowWork, threads: int, lanes: int, device: Device) -> Iterator[Config]:
+    """As many rows at a time as all shared memory holds, or fewer: while some wait for others, the rest move."""
+    item = max(work.itemsizes)
+    if lanes * item > 16 or (2 * lanes * item <= 16 and work.line % (2 * lanes) == 0):
+        return  # one 16 B load a vector, or as much of it as fits
+    vectors = math.ceil(work.columns / lanes)
+    room = (device.smem_per_block_bytes - 4096) // (threads * lanes * max(work.held_bytes, 1)) * threads
+    found = 0
+    for blocks in range(max(2, math.ceil(vectors / max(room, 1))), device.multiprocessors + 1):
+        together = min(device.multiprocessors // blocks, work.rows)
+        if device.multiprocessors // together == blocks and found < 2:
+            found += 1
+            yield Config(
+                threads, lanes, threads, math.ceil(vectors / blocks / threads), "shared", blocks, False, together
+            )
 
 
 def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
@@ -283,8 +314,12 @@ def floor_us(work: RowWork, device: Device) -> float:
 
 
 def workspace_bytes(config: ReduceConfig, work: RowWork) -> int:
-    """The states that blocks leave for each other between launches."""
-    if isinstance(config, CpuConfig) or not config.is_split:
+    """The states that blocks leave for each other."""
+    if isinstance(config, CpuConfig):
+        return 0
+    if config.together:  # two places for each, and a line of the cache for those who have arrived
+        return config.together * 128 + sum(2 * config.together * config.blocks * n + 16 for n in work.state_bytes)
+    if not config.is_split:
         return 0
     return sum(work.rows * config.blocks * size + 16 for size in work.state_bytes)
 
@@ -296,8 +331,8 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
     parts = sorted(
         (moving_us(config, work, device), computing_us(config, work, device), waiting_us(config, work, device))
     )
-    launches = len(work.state_bytes) + 1 if config.is_split else 1
-    return launches * LAUNCH_US + parts[-1] + HIDDEN * sum(parts[:-1])
+    launches = len(work.state_bytes) + 1 if config.is_split else 2 if config.together else 1
+    return launches * LAUNCH_US + meeting_us(config, work) + parts[-1] + HIDDEN * sum(parts[:-1])
 
 
 def moving_us(config: Config, work: RowWork, device: Device) -> float:
@@ -343,6 +378,13 @@ def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     if config.is_split:  # what the blocks before have left is merged by one team
         alone += len(work.state_bytes) * math.ceil(config.blocks / config.team) * PART_US
     return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config) + alone)
+
+
+def meeting_us(config: Config, work: RowWork) -> float:
+    """While the blocks of one row meet, only those of the others move anything."""
+    if not config.together:
+        return 0.0
+    return math.ceil(work.rows / config.together) * len(work.state_bytes) * MEET_US / config.together
 
 
 def instructions(config: Config, work: RowWork) -> float:

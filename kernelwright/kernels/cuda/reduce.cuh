@@ -2,11 +2,13 @@
 // tree, and finishes values of the row that the next phase uses. All phases run in one launch.
 //
 // Along: lanes of a vector are neighbours in one row, and are folded at the end. Across: each lane is a row.
-// A team of threads has one row (across: `lanes` rows); a row may be shared by the blocks of a cluster.
+// A team of threads has one row (across: `lanes` rows); a row may be shared by the blocks of a cluster, by blocks that
+// meet between launches (reduce_split), or by blocks that all run at once and meet in global memory (reduce_together).
 //
 // Config: threads   of a block                       team     threads of a block that share a row
 //         lanes     of a vector                      vectors  a thread has in flight, or keeps
-//         blocks    that share a row, as a cluster   keep     where a row is between phases: read again, or held
+//         blocks    that share a row                 keep     where a row is between phases: read again, or held
+//         together  rows at a time, of reduce_together
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -421,6 +423,188 @@ cudaError_t reduce_split(const typename Body::Args& args, void* workspace, cudaS
     if constexpr (Config::lanes > 1)
         if (!all_aligned(args)) return reduce_split<Body, Unaligned<Config>>(args, workspace, stream);
     return reduce_launches<Body, Config, 0>(args, workspace, stream);
+}
+#endif
+
+// kw: TogetherParts
+// What blocks that run at once leave for each other in a workspace: how many of a row's have arrived, a line of the
+// cache each; then their states, phase after phase, each in two places that are used in turn.
+template <typename Body, typename Config> struct TogetherParts {
+    static constexpr int64_t line = 128;
+    template <int phase> __host__ __device__ static constexpr int64_t start() {
+        if constexpr (phase == 0) return Config::together * line;
+        else {
+            using Before = typename Body::template State<phase - 1, 1>;
+            return start<phase - 1>() + (2 * Config::together * Config::blocks * int64_t(sizeof(Before)) + 15) / 16 * 16;
+        }
+    }
+    KW_DEVICE static uint32_t* arrived(void* workspace, int team) {
+        return reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + team * line);
+    }
+    template <int phase> KW_DEVICE static auto* states(void* workspace, int team, int turn) {
+        constexpr int64_t offset = start<phase>();
+        auto* const all = reinterpret_cast<typename Body::template State<phase, 1>*>(static_cast<char*>(workspace) + offset);
+        return all + (team * 2 + turn % 2) * Config::blocks;
+    }
+};
+
+// kw: arrive_in_grid
+// One more is there; who sees that sees what this thread wrote before.
+KW_DEVICE void arrive_in_grid(uint32_t* arrived) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
+}
+
+// kw: seen_in_grid
+KW_DEVICE uint32_t seen_in_grid(const uint32_t* arrived) {
+    uint32_t count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(arrived) : "memory");
+    return count;
+}
+
+// kw: merged_in_grid
+// What the blocks of a row know together, merged in the order of the blocks. Who is here for the `turn`th time has read
+// everything of the time before, so that two places for the states are enough.
+template <typename Body, typename Config, int phase, typename State>
+KW_DEVICE State merged_in_grid(const State& state, void* workspace, int team, int part, int turn) {
+    using Parts = TogetherParts<Body, Config>;
+    auto* const parts = Parts::template states<phase>(workspace, team, turn);
+    if (threadIdx.x == 0) {
+        uint32_t* const arrived = Parts::arrived(workspace, team);
+        parts[part] = state;
+        arrive_in_grid(arrived);
+        while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}
+    }
+    __syncthreads();
+    State others;
+    others.clear();
+    for (int i = threadIdx.x; i < Config::blocks; i += Config::threads) others.merge(parts[i]);
+    return merged_in_block<Config::threads, phase + Body::phases>(others);
+}
+
+// kw: finish_together
+// The values of a row, from phase to phase; the first has been walked, the others walk over what is kept.
+template <typename Body, typename Config, int phase, typename Row>
+KW_DEVICE void finish_together(const typename Body::Args& args, void* workspace, const ReducePlace<Body, Config>& place,
+                               Row& r, const typename Body::template State<phase, Config::lanes>& lanes, int& turn) {
+    const int team = int(blockIdx.x) / Config::blocks;
+    auto state = merged_in_block<Config::threads, phase>(lanes.folded());
+    state = merged_in_grid<Body, Config, phase>(state, workspace, team, place.part, turn++);
+    Body::finish(state, r);
+    if constexpr (phase + 1 < Body::reductions) {
+        typename Body::template State<phase + 1, Config::lanes> next;
+        next.clear();
+        reduce_kept<Body, Config, phase + 1>(args, place, r, next);
+        finish_together<Body, Config, phase + 1>(args, workspace, place, r, next, turn);
+    }
+}
+
+// kw: reduce_relay
+// The last phase of a row and the first of the next: each vector is read while the one whose place it takes is stored.
+template <typename Body, typename Config, typename Row>
+KW_DEVICE void reduce_relay(const typename Body::Args& args, const ReducePlace<Body, Config>& place, const Row& r,
+                            const ReducePlace<Body, Config>& next, const Row& after,
+                            typename Body::template State<0, Config::lanes>& state) {
+    using Place = ReducePlace<Body, Config>;
+    using Index = typename Body::Index;
+    using Operands = typename Body::template Operands<Config::lanes>;
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
+    constexpr int many = Config::threads > 512 ? 4 : 8;
+    const Index at = place.begin() + place.member, end = place.end(), next_end = next.end();
+    typename Body::template State<Body::reductions, Config::lanes> nothing;
+#pragma unroll 1
+    for (int v = 0; v < Config::vectors; v += many) {
+        Operands ahead[many];
+#pragma unroll
+        for (int u = 0; u < many; ++u) {
+            const Index vector = at + (v + u) * Config::team;
+            if (vector < next_end) ahead[u] = Body::template load<Config::lanes>(args, next.row(), vector * Place::columns);
+        }
+#pragma unroll
+        for (int u = 0; u < many; ++u) {
+            const Index vector = at + (v + u) * Config::team;
+            if (vector < end) {
+                const Operands x = kept[(v + u) * Config::threads];
+                Body::step(args, place.row(), vector * Place::columns, x, r, nothing);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < many; ++u) {
+            const Index vector = at + (v + u) * Config::team;
+            if (vector >= next_end) continue;
+            kept[(v + u) * Config::threads] = ahead[u];
+            Body::step(args, next.row(), vector * Place::columns, ahead[u], after, state);
+        }
+    }
+}
+
+// kw: reduce_together_kernel
+// Rows that only the shared memory of many blocks can hold. All blocks run at once and stay; `together` rows are in work.
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads, 1)
+reduce_together_kernel(typename Body::Args args, void* workspace) {
+    using Place = ReducePlace<Body, Config>;
+    static_assert(!Body::across && Place::rest == 0 && Place::teams == 1, "whole vectors along a row");
+    static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
+    Place place;
+    auto r = Body::template begin<1>(args, place.row());
+    typename Body::template State<0, Config::lanes> state;
+    state.clear();
+    reduce_kept<Body, Config, 0>(args, place, r, state);
+    for (int turn = 0; place.active;) {
+        finish_together<Body, Config, 0>(args, workspace, place, r, state, turn);
+        Place next = place;
+        next.unit += Config::together;
+        next.active = next.unit < Place::units;
+        const auto after = Body::template begin<1>(args, next.row());
+        state.clear();
+        reduce_relay<Body, Config>(args, place, r, next, after, state);
+        if (place.speaks() && place.part == 0) Body::store_row(args, place.row(), r);
+        place = next;
+        r = after;
+    }
+}
+
+// kw: Alone
+// For a GPU that cannot run all blocks at once: a block a row, which is read again.
+template <typename Config> struct Alone : Config {
+    static constexpr int blocks = 1, vectors = 4;
+    static constexpr Keep keep = Keep::again;
+};
+
+// kw: reduce_together
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config>
+cudaError_t reduce_together(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    using Parts = TogetherParts<Body, Config>;
+    static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
+    constexpr auto kernel = reduce_together_kernel<Body, Config>;
+    constexpr int blocks = Config::blocks * Config::together;
+    constexpr int shared_bytes =
+        Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
+    int device = 0, multiprocessors = 0, each = 0;
+    if (const cudaError_t error = cudaGetDevice(&device)) return error;
+    if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
+        return error;
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
+        return error;
+    if (const cudaError_t error =
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Config::threads, shared_bytes))
+        return error;
+    if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, Alone<Config>>(args, stream);
+    if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Parts::template start<0>(), stream)) return error;
+    cudaLaunchAttribute at_once;
+    at_once.id = cudaLaunchAttributeCooperative;
+    at_once.val.cooperative = 1;
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(blocks);
+    launch.blockDim = dim3(Config::threads);
+    launch.dynamicSmemBytes = shared_bytes;
+    launch.stream = stream;
+    launch.attrs = &at_once;
+    launch.numAttrs = 1;
+    return cudaLaunchKernelEx(&launch, kernel, args, workspace);
 }
 #endif
 

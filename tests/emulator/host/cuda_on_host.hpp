@@ -372,11 +372,13 @@ cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*)(
 }
 
 enum cudaLaunchAttributeID {
+    cudaLaunchAttributeCooperative = 2,
     cudaLaunchAttributeClusterDimension = 4,
     cudaLaunchAttributeProgrammaticStreamSerialization = 6,
 };
 union cudaLaunchAttributeValue {
     struct { unsigned x, y, z; } clusterDim;
+    int cooperative;
     int programmaticStreamSerializationAllowed;
     char pad[64];
 };
@@ -398,6 +400,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
     for (unsigned i = 0; i < config->numAttrs; i++) {
         const auto& size = config->attrs[i].val.clusterDim;
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) shape.cluster = dim3(size.x, size.y, size.z);
+        // Blocks that all run at once are one cluster here, whose blocks find each other by global memory alone.
+        if (config->attrs[i].id == cudaLaunchAttributeCooperative) shape.cluster = config->gridDim;
     }
     return (cudaError_t)emulator::Configured<P...>{kernel, shape}.run(arguments...);
 }

@@ -292,6 +292,8 @@ int refused(const Shape& shape, const void* kernel) {
 
 }  // namespace
 
+std::map<const void*, Clock> published;
+
 void wait_while(const uint32_t* word, uint32_t seen, std::string why) {
     Fiber& me = fiber();
     me.watched = word, me.seen = seen, me.waits_for = std::move(why);
@@ -357,6 +359,7 @@ int launch(const Shape& shape, const void* kernel, Body body, void* arguments, s
             for (Fiber* thread : block.fibers) thread->home = &block;
         memory_begin_cluster(blocks);
         engine_begin_cluster();
+        published.clear();
         run_cluster();
         const std::string copies = engine_backlog();
         if (!copies.empty()) fail("the block has ended and the copy engine has not done: " + copies);

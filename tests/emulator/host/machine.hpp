@@ -2,6 +2,7 @@
 #pragma once
 
 #include "emulator.hpp"
+#include <map>
 #include <string>
 #include <vector>
 
@@ -85,6 +86,9 @@ inline void release(Fiber& from, Clock& into) {
     into.learn(from.unit, from.step++);
 }
 inline void acquire(Fiber& into, const Clock& from) { into.clock.learn(from); }
+
+// What threads of the cluster have released by words of global memory, for those who acquire them.
+extern std::map<const void*, Clock> published;
 
 // --- memory.cpp
 

@@ -287,6 +287,8 @@ void ld(Frame& frame, const Arguments& to) {
     uint8_t* from = place(frame, to[1]);
     if (meets_others(frame)) yield(), global_order_is_known();
     touch_aligned(from, bytes * lanes, meets_others(frame) ? Access::atomic : Access::read);
+    if (const auto found = published.find(from); frame.has("acquire") && found != published.end())
+        acquire(fiber(), found->second);
     for (int i = 0; i < lanes; i++) {
         uint64_t bits = 0;
         std::memcpy(&bits, from + i * bytes, bytes);
@@ -302,6 +304,19 @@ void st(Frame& frame, const Arguments& to) {
         const uint64_t bits = frame.get(lanes == 1 ? to[1] : to[1].inner[i]);
         std::memcpy(into + i * bytes, &bits, bytes);
     }
+}
+
+// red[.release].gpu.global.add.u32 [word], value
+void red(Frame& frame, const Arguments& to) {
+    if (!frame.has("add") || !frame.has("u32")) unknown(frame);
+    uint8_t* word = place(frame, to[0]);
+    yield();
+    touch_aligned(word, 4, Access::atomic);
+    if (frame.has("release")) release(fiber(), published[word]);
+    uint32_t value;
+    std::memcpy(&value, word, 4);
+    value += (uint32_t)frame.get(to[1]);
+    std::memcpy(word, &value, 4);
 }
 
 void mov(Frame& frame, const Arguments& to) { frame.set(to[0], frame.get(to[1])); }
@@ -370,6 +385,7 @@ const std::map<std::string, Handler> instructions = {
     {"cvt", cvt},
     {"ld", ld},
     {"st", st},
+    {"red", red},
     {"mov", mov},
     {"add", add},
     {"mul", mul},

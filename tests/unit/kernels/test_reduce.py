@@ -134,14 +134,25 @@ def test_clusters_need_a_hopper() -> None:
     assert why_not(cluster, SOFTMAX, A100) == "clusters of 2 blocks; sm_80 has none of that size."
 
 
-def test_a_row_that_fits_is_held_and_one_of_393216_columns_is_held_by_a_cluster() -> None:
+def test_a_row_that_fits_is_held_and_one_of_393216_columns_is_held_by_eight_blocks() -> None:
     short = best_config(SOFTMAX, H200)
     assert isinstance(short, Config)
     assert (short.keep != "again", short.blocks) == (True, 1)
     long = replace(SOFTMAX, columns=393216, line=393216, bytes_moved=96 * (2 << 26), again_bytes=96 << 26)
     shared = best_config(long, H200)
     assert isinstance(shared, Config)
-    assert (shared.keep != "again", shared.blocks, shared.cluster) == (True, 8, True)
+    assert (shared.keep != "again", shared.blocks, shared.cluster or shared.together > 1) == (True, 8, True)
+
+
+def test_a_row_of_many_megabytes_is_held_by_the_whole_device() -> None:
+    layer_norm = replace(SOFTMAX, rows=16, columns=1 << 22, line=1 << 22, bytes_moved=2 << 28, again_bytes=1 << 28)
+    config = best_config(layer_norm, H200)
+    assert isinstance(config, Config)
+    assert (config.keep, config.blocks * config.together) == ("shared", H200.multiprocessors)
+    assert config.threads * config.vectors * config.lanes * config.blocks >= layer_norm.columns
+    assert why_not(replace(config, together=2), layer_norm, H200) == "264 blocks do not run at once."
+    assert why_not(config, replace(layer_norm, in_place=True), H200) is not None
+    assert why_not(config, replace(layer_norm, phases=1), H200) == "nothing is read again, so nothing is kept."
 
 
 def test_the_sum_of_everything_is_split_over_the_whole_device() -> None:
