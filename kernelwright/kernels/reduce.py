@@ -38,6 +38,9 @@ MERGE_US = 0.9
 # From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
 MEET_US = 3.0
 
+# Vectors that the blocks of such rows have on their way, each: see reduce_relay in kernels/cuda/reduce.cuh.
+AT_ONCE_VECTORS = 2048
+
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
 
@@ -213,6 +216,9 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - work.own_registers
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
+    ahead = 2 * AT_ONCE_VECTORS // config.threads * config.lanes * work.held_bytes // 4
+    if config.together and ahead > registers:
+        return f"{ahead} registers for two rows leave too few of {registers} to compute with."
     smem = held * config.threads
     if config.keep == "shared" and smem > device.smem_per_block_bytes - 4096:
         return f"a row of {smem:,} B is more than the shared memory of a block."
@@ -255,8 +261,7 @@ def along_configs(work: RowWork, device: Device) -> Iterator[Config]:
         for threads in (256, 512):
             for blocks in split_counts(work, lanes, threads, device):
                 yield Config(threads, lanes, threads, 4, "again", blocks, False)
-        for threads in (512, 1024):
-            yield from together_configs(work, threads, lanes, device)
+        yield from together_configs(work, 512, lanes, device)  # 1024 would have 64 registers each, for two rows
 
 
 def together_configs(work: RowWork, threads: int, lanes: int, device: Device) -> Iterator[Config]:
