@@ -38,8 +38,8 @@ MERGE_US = 0.9
 # From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
 MEET_US = 3.0
 
-# Vectors that the blocks of such rows have on their way, each: see reduce_relay in kernels/cuda/reduce.cuh.
-AT_ONCE_VECTORS = 2048
+# Vectors of the next row that such a block has on their way: see reduce_relay in kernels/cuda/reduce.cuh.
+VECTORS_AHEAD = 2048
 
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
@@ -216,7 +216,7 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - work.own_registers
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
-    ahead = 2 * AT_ONCE_VECTORS // config.threads * config.lanes * work.held_bytes // 4
+    ahead = 2 * min(8, VECTORS_AHEAD // config.threads) * config.lanes * work.held_bytes // 4
     if config.together and ahead > registers:
         return f"{ahead} registers for two rows leave too few of {registers} to compute with."
     smem = held * config.threads

@@ -509,7 +509,7 @@ KW_DEVICE void reduce_relay(const typename Body::Args& args, const ReducePlace<B
     using Operands = typename Body::template Operands<Config::lanes>;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
-    constexpr int many = 2048 / Config::threads;  // 32 KB of a multiprocessor are on their way
+    constexpr int many = Config::threads < 512 ? 8 : 2048 / Config::threads;  // 32 KB of a block are on their way
     const Index at = place.begin() + place.member, end = place.end(), next_end = next.end();
     typename Body::template State<Body::reductions, Config::lanes> nothing;
 #pragma unroll 1
