@@ -89,7 +89,7 @@ def phases_of(region: Region, written_over: Collection[str]) -> Phases:
     """`written_over` are the results that take the memory of an operand."""
     loaded = {layout.buffer.name for _, layout in region.loads}
     known = frozenset([*(node for node, _ in region.loads), *region.body])
-    level: dict[Node, int] = {}
+    level: dict[Node, int] = {} if region.given is None else {region.given: 0}
     for node in region.body:
         reached = max((level.get(x if x in known else base_of(x), 0) for x in node.operands), default=0)
         level[node] = reached + 1 if isinstance(node, Reduce) else reached

@@ -19,6 +19,22 @@ SINGLE = Axis(count=1, taps=1, stride=1, x_first=0, x_step=1, k_first=0, k_step=
 
 
 @dataclass(frozen=True, slots=True)
+class TileRows:
+    """What is reduced along the channels of every pixel, after the convolution and in its kernel.
+
+    state_bytes  of one pixel, for each phase that reduces
+    row_bytes    of what is known of a finished pixel, at most
+    phases       walks over the sums of a pixel
+    flops        of one sum, in all phases
+    """
+
+    state_bytes: tuple[int, ...]
+    row_bytes: int
+    phases: int
+    flops: int
+
+
+@dataclass(frozen=True, slots=True)
 class ConvShape:
     """Y = epilogue(convolution). Space always has three axes: d, h, w; those that are not there have extent 1.
 
@@ -29,6 +45,7 @@ class ConvShape:
     vector             the most neighbours along w that every operand of the epilogue can load or store at once
     constant           the weight changes only when weights are loaded: it may be packed ahead
     tf32               11 bits of each operand are enough
+    rows               what the epilogue reduces, if it does
     """
 
     dtype: str
@@ -52,6 +69,7 @@ class ConvShape:
     constant: bool
     tf32: bool
     epilogue_bytes: int
+    rows: TileRows | None = None
 
     @property
     def taps(self) -> int:

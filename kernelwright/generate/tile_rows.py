@@ -1,0 +1,87 @@
+"""A `Kernel` that reduces what its core makes comes in; its C++ struct goes out.
+
+It is the struct of a kernel that reduces (reduce.py), but one operand is not loaded: the template gives the sums of the
+product, N rows of one column at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kernelwright.generate.grid import Access
+from kernelwright.generate.reduce import RowsWriter, node_flops, starts_of, state_bytes
+from kernelwright.generate.reduce import rows_of as as_rows
+from kernelwright.generate.rows import RowGrid, tile_grid
+from kernelwright.ir.nodes import Node
+from kernelwright.ir.reductions import REDUCTIONS
+from kernelwright.ir.scalars import spell_cast
+from kernelwright.kernels.conv_shape import TileRows
+from kernelwright.plan import Kernel, Region
+
+
+class TileRowsWriter(RowsWriter):
+    """The struct of an epilogue that reduces: see kernels/cuda/conv_rows.cuh for how it is run."""
+
+    def grid_of(self, region: Region) -> RowGrid:
+        return tile_grid(region)
+
+    def given_text(self, given: Node) -> str:
+        """PyTorch would have rounded a 16-bit product before anything is done to it."""
+        return spell_cast("x.product[i]", given.dtype) if given.dtype.is_reduced_float else "x.product[i]"
+
+    def operand_fields(self) -> list[str]:
+        return ["kw::Vec<float, N> product;", *super().operand_fields()]
+
+    def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
+        lanes = ", ".join(f"{name}.lane(i)" for name in names)
+        return [f"KW_DEVICE State<{phase}, 1> lane(int i) const {{ return {{{lanes}}}; }}"]
+
+    def members(self) -> list[str]:
+        return [*super().members(), "", *(f"    {line}" for line in self.beside_function())]
+
+    def beside_function(self) -> list[str]:
+        scalars = [name for name in self.of_row if self.is_uniform(self.access(name))]
+        vectors = [name for name in self.of_row if name not in scalars] + [self.value_name(n) for n in self.exported]
+        lanes = " ".join(f"r.{name}[i] = rows[i].{name}[0];" for name in vectors)
+        return [
+            "template <int N> KW_DEVICE static Row<N> beside(const Row<1>* rows) {",
+            "    Row<N> r;",
+            *(f"    r.{name} = rows[0].{name};" for name in scalars),
+            *([f"    KW_LANES for (int i = 0; i < N; ++i) {{ {lanes} }}"] if lanes else []),
+            "    return r;",
+            "}",
+        ]
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        """No kernel writes these while this one runs, so that loads of several steps may be gathered."""
+        if access.is_computed:
+            return super().load_lines(target, access, declared)
+        definition = f"{'const auto ' if declared else ''}{target} = "
+        if access.is_uniform:
+            return [f"{definition}kw::load_constant<1>({self.address(access)})[0];"]
+        if access.inner == 1:
+            return [f"{definition}kw::load_constant<N>({self.address(access)});"]
+        return [f"{definition}kw::gather<N>({self.address(access)}, {access.inner});"]
+
+
+def lanes_of(grid: RowGrid) -> int:
+    """The most neighbouring rows that every operand can load or store at once."""
+    vectors = [as_rows(access) for access in (*grid.loads, *grid.stores) if access.is_vector]
+    starts = [n for access in vectors for n in starts_of(access, grid)]
+    wide = max((access.layout.buffer.dtype.itemsize for access in vectors), default=4) <= 4
+    return next(v for v in ((4, 2, 1) if wide else (2, 1)) if all(n % v == 0 for n in starts))
+
+
+@lru_cache(maxsize=256)  # asked for once a config
+def tile_rows(region: Region) -> TileRows:
+    """What a template must know of the rows that its tile reduces."""
+    writer = TileRowsWriter(Kernel("", region, {}))
+    phases = writer.phases
+    flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
+    return TileRows(
+        state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
+        row_bytes=8 * (len(writer.of_row) + len(writer.exported)),
+        phases=phases.walks,
+        flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
+    )
