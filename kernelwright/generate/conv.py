@@ -16,11 +16,11 @@ from kernelwright.generate.literals import camel, identifier
 from kernelwright.generate.pointwise import Writer, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
-from kernelwright.generate.rows import tile_grid
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.tile_rows import TileRowsWriter, lanes_of, tile_rows
+from kernelwright.generate.tile_rows import RowPiecesWriter, WholeRowsWriter, lanes_of, pieces_in, tile_rows
 from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels.conv_mma import workspace_bytes
 from kernelwright.kernels.conv_shape import SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
 from kernelwright.plan.convolutions import Axis, Convolution, Phase, phases_of
@@ -47,7 +47,7 @@ class Convolver(Protocol):
 
 
 # How a tile that reduces ends; mentioned by the launchers of those that do.
-ROWS_HEADER = "conv_rows"
+ENDS = ("conv_rows", "conv_pieces")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90, conv_mma, conv_direct)
 
@@ -109,7 +109,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         dilation=in_three(node.dilation, 1),
         phases=tuple(Phase(in_three(tuple(map(ascending, phase.axes)), SINGLE)) for phase in phases_of(node)),
         flat=rows is not None or is_flat(region),
-        vector=vector_of(epilogue_grid(region)) if rows is None else lanes_of(tile_grid(region)),
+        vector=vector_of(epilogue_grid(region)) if rows is None else lanes_of(region),
         constant=core.constant,
         tf32=core.precision in TF32_IS_ENOUGH,
         epilogue_bytes=region.bytes_moved,
@@ -196,20 +196,21 @@ def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[
     return module.configs(shape_of(kernel), device) if isinstance(kernel.core, Convolution) else ()
 
 
-def epilogue_of(kernel: Kernel) -> tuple[Writer, str]:
+def epilogue_of(kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
         return ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
-    writer = TileRowsWriter(kernel)
+    writer = WholeRowsWriter(kernel) if pieces_in(kernel.region) is None else RowPiecesWriter(kernel, *scratch)
     return writer, row_formula(kernel.region, writer.phases)
 
 
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
-    writer, formula = epilogue_of(kernel)
+    extra = conv_extra(module, kernel, choice)
+    writer, formula = epilogue_of(kernel, extra.scratch)
     body, launcher = camel(kernel.name), launcher_name(kernel)
     struct = writer.struct(body, formula) + "\n\n" + module.entry(launcher, choice, shape, body)
-    packed = [identifier(b.name) for b in conv_extra(module, kernel, choice).reads if b.packed_from is not None]
+    packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
     call = f"{launcher}({', '.join(operands)}, {arguments}, stream)"
@@ -220,19 +221,21 @@ def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
 
 
 def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:
-    """The operands, and the weight as the template packs it."""
-    core = core_of(kernel)
-    weight, size = core.weight.buffer, module.packed_bytes(choice, shape_of(kernel))
+    """The operands, the weight as the template packs it, and room for what tiles know of rows."""
+    core, shape = core_of(kernel), shape_of(kernel)
+    weight, size = core.weight.buffer, module.packed_bytes(choice, shape)
     name, entry = f"packed_{launcher_name(kernel)}", f"{launcher_name(kernel)}_pack"
     packed = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size else ()
-    return Extra((core.x.buffer, weight, *packed))
+    states = workspace_bytes(choice, shape) if isinstance(choice, conv_mma.Config) else 0
+    scratch = (Buffer(f"workspace_{launcher_name(kernel)}", (states,), UINT8, (1,)),) if states else ()
+    return Extra((core.x.buffer, weight, *packed), scratch)
 
 
 def row_of(module: Convolver) -> Template:
     return Template(
         name=module.HEADERS[-1],
         target="cuda",
-        headers=(*module.HEADERS, ROWS_HEADER),
+        headers=(*module.HEADERS, *ENDS),
         types=(module.Config,),
         configs=partial(conv_configs, module),
         cost_us=lambda choice, kernel, device: module.cost_us(choice, shape_of(kernel), device),

@@ -78,11 +78,11 @@ def row_grid(region: Region) -> RowGrid:
     return grid_over(region, kept, reduced, across=inner not in region.axes or short)
 
 
-def tile_grid(region: Region) -> RowGrid:
-    """Rows and columns as the region's own axes count them, since a tile comes by those; each lane is a row."""
+def tile_grid(region: Region, across: bool) -> RowGrid:
+    """Rows and columns as the region's own axes count them, since a tile comes by those."""
     kept, reduced = axes_of(region, range(len(region.shape)))
     still: Shape = (0,) * len(layouts_of(region))  # no step is taken along an axis of one element
-    return grid_over(region, kept or [(1, still)], reduced or [(1, (*still, 0))], across=True)
+    return grid_over(region, kept or [(1, still)], reduced or [(1, (*still, 0))], across)
 
 
 def layouts_of(region: Region) -> list[Layout]:
@@ -172,5 +172,5 @@ def is_dense(extents: Shape, strides: Shape, unit: int) -> bool:
     """Whether the elements follow each other `unit` apart, in the order in which the axes count them."""
     steps = [*(s for n, s in zip(extents, strides, strict=True) if n > 1), unit]
     sizes = [n for n in extents if n > 1]
-    inner = [*sizes[1:], 1]
+    inner = [*sizes[1:], 1] if sizes else []
     return all(now == after * n for (now, after), n in zip(pairwise(steps), inner, strict=True))

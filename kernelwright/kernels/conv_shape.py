@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kernelwright.device import Device
 from kernelwright.ir.nodes import Shape
 from kernelwright.plan.convolutions import Axis, Phase
+from kernelwright.plan.tiles import Pieces
 
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 CPP_TYPE = {"float32": "float", "float16": "kw::half", "bfloat16": "kw::bfloat16"}
@@ -20,18 +21,22 @@ SINGLE = Axis(count=1, taps=1, stride=1, x_first=0, x_step=1, k_first=0, k_step=
 
 @dataclass(frozen=True, slots=True)
 class TileRows:
-    """What is reduced along the channels of every pixel, after the convolution and in its kernel.
+    """What is reduced after the convolution, in its kernel.
 
-    state_bytes  of one pixel, for each phase that reduces
-    row_bytes    of what is known of a finished pixel, at most
-    phases       walks over the sums of a pixel
-    flops        of one sum, in all phases
+    state_bytes  of one row, for each phase that reduces
+    row_bytes    of what is known of a finished row, at most
+    phases       walks over the sums of a row
+    flops        of one sum, in all phases, beside what an epilogue that reduces nothing would compute too
+    rows         how many there are
+    pieces       how they lie in many tiles; None: a row is all channels of a pixel, whole in one tile
     """
 
     state_bytes: tuple[int, ...]
     row_bytes: int
     phases: int
     flops: int
+    rows: int
+    pieces: Pieces | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,8 +187,8 @@ class Placement:
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
 
     def add_rows(self, unit: Unit) -> None:
-        """A kernel that reduces, maybe what its core makes. Results are new memory: while one row is written, others may
-        still be read."""
+        """A kernel that reduces, maybe what its core makes. Results are new memory: while one row is written, others
+        may still be read."""
         core = None if unit.core is None else self.core(unit.core)
         inside = {*unit.maps, unit.core}
         row = row_shape(unit.shape, unit.axes)
@@ -207,7 +207,10 @@ class Placement:
                 buffer = self.result_buffer(result, loads)
                 self.places[result] = buffer
                 own = Layout(buffer, result.shape, buffer.strides, 0)
-            stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
+            if result is unit.core:  # its axes may be grouped otherwise than those of the region
+                stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
+            else:
+                stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
         region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
 

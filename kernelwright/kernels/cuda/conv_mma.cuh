@@ -439,6 +439,8 @@ struct Stored {
                                const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void*) {
         finish<C, Epilogue>(problem, args, work, part, sums, inverse_x);
     }
+    // A block that has no pixels.
+    template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
 };
 
 // --- a block
@@ -450,8 +452,10 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
     const Work work = work_of<C>(blockIdx.x);
     const Phase& phase = problem.phases[work.phase];
     if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
-        work.first.w >= phase.axis[2].count)
+        work.first.w >= phase.axis[2].count) {
+        End::template skip<C, Epilogue>(args, work);
         return;
+    }
     fill_tables<C, Sums>(shared, problem.offsets, phase, work);
     __syncthreads();
 

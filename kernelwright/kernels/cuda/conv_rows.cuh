@@ -211,6 +211,7 @@ struct Reduced {
             Epilogue::store_row(args, pixel.row, r);
         }
     }
+    template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
 };
 
 }  // namespace kw::conv_rows
