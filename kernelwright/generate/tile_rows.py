@@ -31,10 +31,21 @@ class TileRowsWriter(RowsWriter):
 
     def given_text(self, given: Node) -> str:
         """PyTorch would have rounded a 16-bit product before anything is done to it."""
-        return spell_cast("x.product[i]", given.dtype) if given.dtype.is_reduced_float else "x.product[i]"
+        text = f"x.{self.given_name}[i]"
+        return spell_cast(text, given.dtype) if given.dtype.is_reduced_float else text
+
+    @property
+    def given_name(self) -> str:
+        """Another product may be loaded."""
+        names = {name for name, _ in self.accesses}
+        return next(name for n in range(len(names) + 1) if (name := f"product{'_' * n}") not in names)
 
     def operand_fields(self) -> list[str]:
-        return ["kw::Vec<float, N> product;", *super().operand_fields()]
+        return [f"kw::Vec<float, N> {self.given_name};", *super().operand_fields()]
+
+    def members(self) -> list[str]:
+        head = "template <int N> KW_DEVICE static kw::Vec<float, N>& given(Operands<N>& x)"
+        return [*super().members(), "", f"    {head} {{ return x.{self.given_name}; }}"]
 
     def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
         """No kernel writes these while this one runs, so that loads of several steps may be gathered."""

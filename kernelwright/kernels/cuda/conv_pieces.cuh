@@ -5,7 +5,7 @@
 // theirs, then the warps do; the block leaves one state for each channel in a workspace. A second launch merges those of a
 // row, always in the same order, and finishes it. Of the struct that reduce.cuh runs it has more:
 //
-//   Operands<N>::product           sums of N neighbouring pixels in a channel, given by the kernel
+//   given(operands)                where sums of N neighbouring pixels in a channel go
 //   workspace(args)                where states are left
 #pragma once
 
@@ -127,7 +127,7 @@ template <int channels, bool all_images> struct Kept {
                     auto x = Epilogue::template load<V>(args, row[m], column);
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        x.product[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
+                        Epilogue::given(x)[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
                     Epilogue::step(args, row[m], column, x, r[m], state[m]);
                 }
             }
@@ -160,7 +160,7 @@ template <int channels, bool all_images> struct Kept {
                 if (!pixel.is_inside()) continue;
                 const Index column = (Index)(pixel.column + channel_column<C>(channel));
                 auto x = Epilogue::template load<1>(args, row, column);
-                x.product[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
+                Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
                 Epilogue::step(args, row, column, x, r, state);
             }
         }

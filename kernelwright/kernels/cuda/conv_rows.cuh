@@ -6,7 +6,7 @@
 // to all, the next phase sees the same sums, which have never left their registers. Of the struct that reduce.cuh runs it
 // has more:
 //
-//   Operands<N>::product           sums of N neighbouring pixels in a channel, given by the kernel
+//   given(operands)                where sums of N neighbouring pixels in a channel go
 //   State<phase, N>::lane(i)       what is known of pixel i
 //   beside<N>(rows)                what is known of N pixels, from each of them
 #pragma once
@@ -123,7 +123,7 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
                     auto x = Epilogue::template load<V>(args, pixel.row, channel);
 #pragma unroll
                     for (int j = 0; j < V; j++)
-                        x.product[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
+                        Epilogue::given(x)[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
                     Epilogue::step(args, pixel.row, channel, x, r, state);
                 }
             }
@@ -173,7 +173,7 @@ KW_DEVICE void run_plainly(const Problem<C>& problem, const typename Epilogue::A
 #pragma unroll 1
     for (int channel = 0; channel < C::outputs; channel++) {
         auto x = Epilogue::template load<1>(args, pixel.row, channel);
-        x.product[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, 0, channel);
+        Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, 0, channel);
         Epilogue::step(args, pixel.row, channel, x, r, state);
     }
     if constexpr (phase < Epilogue::reductions) Epilogue::finish(state, r);
