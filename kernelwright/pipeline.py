@@ -24,7 +24,7 @@ from kernelwright.result import Result
 from kernelwright.settings import Settings, read_settings
 from kernelwright.simplify import simplify
 from kernelwright.tune import tune
-from kernelwright.tune.routes import choose_routes, without_losers
+from kernelwright.tune.routes import choose_routes, settled, without_losers
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -70,7 +70,12 @@ def optimize(
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     refuse_if_nothing_to_do(problem, planned.kernels)
     choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
-    if (better := without_losers(routes, planned, tuned, target.present)) != routes:
+    better = without_losers(routes, planned, tuned, target.present)
+    if routes.reducing and target.present:
+        apart = stages.run("plan", lambda: plan(graph, replace(routes, reducing=frozenset())))
+        _, rows = stages.run("tune", lambda: tune(apart, target, tuning_s, settings, progress))
+        better = settled(routes, (planned, tuned), (apart, rows), target.present)
+    if better != routes:
         planned = stages.run("plan", lambda: plan(graph, better), lambda made: plan_text(made, target))
         refuse_if_nothing_to_do(problem, planned.kernels)
         choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))

@@ -13,11 +13,14 @@ from kernelwright.device import Device
 from kernelwright.generate.gemm import UINT8, EpilogueWriter, launcher_name, pointer_text, vector_of
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier
-from kernelwright.generate.pointwise import formula_of
+from kernelwright.generate.pointwise import Writer, formula_of
 from kernelwright.generate.program import Source
+from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
+from kernelwright.generate.tile_rows import RowPiecesWriter, WholeRowsWriter, lanes_of, pieces_in, tile_rows
 from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels.conv_mma import workspace_bytes
 from kernelwright.kernels.conv_shape import SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
 from kernelwright.plan.convolutions import Axis, Convolution, Phase, phases_of
@@ -42,6 +45,9 @@ class Convolver(Protocol):
     def arithmetic(self, config: Any, shape: ConvShape) -> str: ...
     def entry(self, name: str, config: Any, shape: ConvShape, epilogue: str) -> str: ...
 
+
+# How a tile that reduces ends; mentioned by the launchers of those that do.
+ENDS = ("conv_rows", "conv_pieces")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90, conv_mma, conv_direct)
 
@@ -82,8 +88,8 @@ def in_one_row(shape: ConvShape, x: Layout) -> ConvShape:
 
 
 def spatial_shape(kernel: Kernel) -> ConvShape:
-    core = core_of(kernel)
-    node, grid = core.node, epilogue_grid(kernel.region)
+    core, region = core_of(kernel), kernel.region
+    node, rows = core.node, tile_rows(region) if region.axes else None
     outputs, channels = node.shape[1] // node.groups, node.x.shape[1] // node.groups
     return ConvShape(
         dtype=node.dtype.name,
@@ -102,11 +108,12 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         padding=in_three(node.padding, 0),
         dilation=in_three(node.dilation, 1),
         phases=tuple(Phase(in_three(tuple(map(ascending, phase.axes)), SINGLE)) for phase in phases_of(node)),
-        flat=is_flat(kernel.region),
-        vector=vector_of(grid),
+        flat=rows is not None or is_flat(region),
+        vector=vector_of(epilogue_grid(region)) if rows is None else lanes_of(region),
         constant=core.constant,
         tf32=core.precision in TF32_IS_ENOUGH,
-        epilogue_bytes=kernel.region.bytes_moved,
+        epilogue_bytes=region.bytes_moved,
+        rows=rows,
     )
 
 
@@ -189,35 +196,46 @@ def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[
     return module.configs(shape_of(kernel), device) if isinstance(kernel.core, Convolution) else ()
 
 
+def epilogue_of(kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
+    """What writes the struct of the epilogue, and what it computes."""
+    if not kernel.region.axes:
+        return ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
+    writer = WholeRowsWriter(kernel) if pieces_in(kernel.region) is None else RowPiecesWriter(kernel, *scratch)
+    return writer, row_formula(kernel.region, writer.phases)
+
+
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
-    writer = ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    extra = conv_extra(module, kernel, choice)
+    writer, formula = epilogue_of(kernel, extra.scratch)
     body, launcher = camel(kernel.name), launcher_name(kernel)
-    struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + module.entry(launcher, choice, shape, body)
-    packed = [identifier(b.name) for b in conv_extra(module, kernel, choice).reads if b.packed_from is not None]
+    struct = writer.struct(body, formula) + "\n\n" + module.entry(launcher, choice, shape, body)
+    packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
     call = f"{launcher}({', '.join(operands)}, {arguments}, stream)"
     names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
     needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
-    formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, shape)
+    template, words = module.HEADERS[-1], module.arithmetic(choice, shape)
     return Source(kernel, shape, choice, formula, struct, template, call, tuple(sorted(needs)), words)
 
 
 def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:
-    """The operands, and the weight as the template packs it."""
-    core = core_of(kernel)
-    weight, size = core.weight.buffer, module.packed_bytes(choice, shape_of(kernel))
+    """The operands, the weight as the template packs it, and room for what tiles know of rows."""
+    core, shape = core_of(kernel), shape_of(kernel)
+    weight, size = core.weight.buffer, module.packed_bytes(choice, shape)
     name, entry = f"packed_{launcher_name(kernel)}", f"{launcher_name(kernel)}_pack"
     packed = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size else ()
-    return Extra((core.x.buffer, weight, *packed))
+    states = workspace_bytes(choice, shape) if isinstance(choice, conv_mma.Config) else 0
+    scratch = (Buffer(f"workspace_{launcher_name(kernel)}", (states,), UINT8, (1,)),) if states else ()
+    return Extra((core.x.buffer, weight, *packed), scratch)
 
 
 def row_of(module: Convolver) -> Template:
     return Template(
         name=module.HEADERS[-1],
         target="cuda",
-        headers=module.HEADERS,
+        headers=(*module.HEADERS, *ENDS),
         types=(module.Config,),
         configs=partial(conv_configs, module),
         cost_us=lambda choice, kernel, device: module.cost_us(choice, shape_of(kernel), device),

@@ -42,7 +42,7 @@ class Phases:
 
     def is_full(self, node: Node) -> bool:
         """Whether it has a value for every column; otherwise one for each row."""
-        return node.shape == self.region.shape
+        return node.shape == self.region.shape or node is self.region.given
 
     def resolved(self, x: Node) -> Node:
         """The value, load or constant that an operand is: views only repeat or reshape a row's value."""
@@ -89,12 +89,12 @@ def phases_of(region: Region, written_over: Collection[str]) -> Phases:
     """`written_over` are the results that take the memory of an operand."""
     loaded = {layout.buffer.name for _, layout in region.loads}
     known = frozenset([*(node for node, _ in region.loads), *region.body])
-    level: dict[Node, int] = {}
+    level: dict[Node, int] = {} if region.given is None else {region.given: 0}
     for node in region.body:
         reached = max((level.get(x if x in known else base_of(x), 0) for x in node.operands), default=0)
         level[node] = reached + 1 if isinstance(node, Reduce) else reached
     needed = [level[node] for node in region.body if isinstance(node, Reduce)]
-    needed += [level[node] + 1 for node, _ in region.stores if node.shape == region.shape]
+    needed += [level[node] + 1 for node, _ in region.stores if node.shape == region.shape or node is region.given]
     taken = {*loaded, *written_over}
     delayed = frozenset(node for node, layout in region.stores if layout.buffer.name in taken)
     return Phases(region, known, level, max(needed), delayed)

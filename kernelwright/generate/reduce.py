@@ -56,6 +56,8 @@ class Values:
             if isinstance(node, Const):
                 self.names[node] = literal(node.value, node.dtype)
                 self.uniform.add(node)
+            elif node is self.writer.region.given:
+                self.names[node] = self.writer.given_text(node)
             elif node in self.writer.load_names:
                 self.names[node] = self.loaded(node)
             else:
@@ -117,7 +119,7 @@ class RowsWriter(Writer):
     grid: RowGrid
 
     def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel.region, row_grid(kernel.region))
+        super().__init__(kernel.region, self.grid_of(kernel.region))
         self.phases: Phases = phases_of(kernel.region, list(kernel.writes_over))
         self.numbers: dict[Node, int] = {node: number for number, node in enumerate(kernel.region.body)}
         users: dict[str, set[int]] = {}
@@ -132,7 +134,13 @@ class RowsWriter(Writer):
         self.late = [name for name, _ in self.accesses if name in late - of_row]
         self.exported = self.exported_values()
 
+    def grid_of(self, region: Region) -> RowGrid:
+        return row_grid(region)
+
     # --- what things are called
+
+    def given_text(self, given: Node) -> str:
+        raise AssertionError("only the epilogue of a product is given a value")
 
     def access(self, name: str) -> RowAccess:
         return next(rows_of(access) for known, access in self.operands.values() if known == name)
@@ -237,7 +245,7 @@ class RowsWriter(Writer):
                 f"static constexpr int phases = {self.phases.walks}, reductions = {self.phases.finishing};",
                 f"static constexpr bool across = {across};",
             ],
-            [f"template <int N> struct Operands {{ {' '.join(map(self.field, self.early))} }};".replace("{  }", "{}")],
+            [f"template <int N> struct Operands {{ {' '.join(self.operand_fields())} }};".replace("{  }", "{}")],
             self.row_struct(),
             self.states(),
             self.load_function(),
@@ -247,6 +255,9 @@ class RowsWriter(Writer):
             self.store_row_function(),
         ]
         return [line for section in sections for line in ("", *(f"    {line}" if line else "" for line in section))][1:]
+
+    def operand_fields(self) -> list[str]:
+        return [self.field(name) for name in self.early]
 
     def field(self, name: str) -> str:
         access = self.access(name)
@@ -278,9 +289,14 @@ class RowsWriter(Writer):
                 f"    KW_DEVICE void clear() {{ {' '.join(f'{name}.clear();' for name in names)} }}",
                 f"    KW_DEVICE void merge(const State& other) {{ {' '.join(merges)} }}",
                 f"    KW_DEVICE State<{phase}, 1> folded() const {{ return {{{', '.join(folds)}}}; }}",
+                *(f"    {line}" for line in self.state_members(phase, names)),
                 "};",
             ]
         return lines
+
+    def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
+        """What the state of a phase can do besides."""
+        return []
 
     def load_function(self) -> list[str]:
         accesses = [self.access(name) for name in self.early]
@@ -520,7 +536,8 @@ def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
 
 def row_formula(region: Region, phases: Phases) -> str:
     """What the kernel computes, as one would say it; for long chains, how many functions it fuses."""
-    texts: dict[Node, str] = {node: layout.buffer.name for node, layout in region.loads}
+    texts: dict[Node, str] = {} if region.given is None else {region.given: "product"}
+    texts |= {node: layout.buffer.name for node, layout in region.loads}
 
     def text_of(x: Node) -> str:
         node = phases.resolved(x)

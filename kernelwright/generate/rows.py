@@ -70,16 +70,38 @@ class RowGrid(Grid):
 
 
 def row_grid(region: Region) -> RowGrid:
-    layouts = [layout for _, layout in (*region.loads, *region.stores)]
-    strides = [own_strides(layout) for layout in layouts]
-    guards = [guard.strides for layout in layouts for guard in layout.guards]
-    places = place_strides(region)
-    order = axes_in_memory_order(region.shape, strides, layouts)
-    kept = merged([axis for axis in order if axis not in region.axes], region.shape, [*strides, *guards])
-    reduced = merged([axis for axis in order if axis in region.axes], region.shape, [*strides, *guards, places])
+    layouts = layouts_of(region)
+    order = axes_in_memory_order(region.shape, [own_strides(layout) for layout in layouts], layouts)
+    kept, reduced = axes_of(region, order)
     inner = next(axis for axis in reversed(order) if region.shape[axis] > 1)
     short = bool(kept) and reduced[-1][0] < SHORT_LINE < kept[-1][0]
-    accesses = accesses_of(layouts, kept, reduced, inner not in region.axes or short)
+    return grid_over(region, kept, reduced, across=inner not in region.axes or short)
+
+
+def tile_grid(region: Region, across: bool) -> RowGrid:
+    """Rows and columns as the region's own axes count them, since a tile comes by those."""
+    kept, reduced = axes_of(region, range(len(region.shape)))
+    still: Shape = (0,) * len(layouts_of(region))  # no step is taken along an axis of one element
+    return grid_over(region, kept or [(1, still)], reduced or [(1, (*still, 0))], across)
+
+
+def layouts_of(region: Region) -> list[Layout]:
+    return [layout for _, layout in (*region.loads, *region.stores)]
+
+
+def axes_of(region: Region, order: Sequence[int]) -> tuple[list[tuple[int, Shape]], list[tuple[int, Shape]]]:
+    """The kept axes and the reduced ones in this order, each with the strides of all operands and guards."""
+    strides = [own_strides(layout) for layout in layouts_of(region)]
+    strides += [guard.strides for layout in layouts_of(region) for guard in layout.guards]
+    kept = merged([axis for axis in order if axis not in region.axes], region.shape, strides)
+    reduced = merged([axis for axis in order if axis in region.axes], region.shape, [*strides, place_strides(region)])
+    return kept, reduced
+
+
+def grid_over(
+    region: Region, kept: Sequence[tuple[int, Shape]], reduced: Sequence[tuple[int, Shape]], across: bool
+) -> RowGrid:
+    accesses = accesses_of(layouts_of(region), kept, reduced, across)
     split = len(region.loads)
     return RowGrid(
         walk="rows",
@@ -88,7 +110,7 @@ def row_grid(region: Region) -> RowGrid:
         columns=math.prod(n for n, _ in reduced),
         loads=tuple(accesses[:split]),
         stores=tuple(accesses[split:]),
-        across=inner not in region.axes or short,
+        across=across,
         reduced=tuple(n for n, _ in reduced),
         places=tuple(s[-1] for _, s in reduced),
     )
@@ -150,5 +172,5 @@ def is_dense(extents: Shape, strides: Shape, unit: int) -> bool:
     """Whether the elements follow each other `unit` apart, in the order in which the axes count them."""
     steps = [*(s for n, s in zip(extents, strides, strict=True) if n > 1), unit]
     sizes = [n for n in extents if n > 1]
-    inner = [*sizes[1:], 1]
+    inner = [*sizes[1:], 1] if sizes else []
     return all(now == after * n for (now, after), n in zip(pairwise(steps), inner, strict=True))

@@ -121,6 +121,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if shape.dtype not in ITEMSIZE:
         return f"it reads float32, float16 and bfloat16, not {shape.dtype}."
+    if shape.rows is not None:
+        return "its epilogue takes results one by one, and reduces nothing."
     if config.threads % 32 or config.threads > MOST_THREADS:
         return f"{config.threads} threads; a block has whole warps, and at most {MOST_THREADS} threads."
     if sums(config, shape) > MOST_SUMS:

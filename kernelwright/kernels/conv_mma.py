@@ -41,6 +41,12 @@ MMA_SHARE = 0.62 * 0.75
 RESULT_INSTRUCTIONS = 14
 ELEMENT_INSTRUCTIONS = 12
 ISSUED = 80
+# Where the epilogue reduces: shuffles of a pixel's state over 8 lanes, what each costs with the merge after it, what a
+# further phase costs besides what it computes (counted in SASS), and its barriers.
+SHUFFLES = 3
+MERGE_INSTRUCTIONS = 4
+PHASE_INSTRUCTIONS = 6
+PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
 FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
 CHUNK_US = 0.8  # a load that the block waits for
@@ -129,11 +135,39 @@ def rounds(config: Config, shape: ConvShape) -> int:
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
+    """The inputs of a tile; or, when they are no longer needed, what is known of its pixels."""
     units = config.octets * pixels(config, shape)
     buffers = 2 if chunks(config, shape) > 1 else 1
     steps = config.w_phases * steps_of(config, most_taps(config, shape))
     tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
-    return buffers * halves(config) * units * 16 + tables
+    return max(buffers * halves(config) * units * 16 + tables, rows_bytes(config, shape))
+
+
+def rows_bytes(config: Config, shape: ConvShape) -> int:
+    if shape.rows is None:
+        return 0
+    if shape.rows.pieces is not None:
+        # A part of each channel for every warp along the pixels; in plain float32, for as many threads as there are.
+        parts = max(config.warps // config.warps_m, config.warps * 32 // config.tile_m)
+        return parts * config.tile_m * max(shape.rows.state_bytes)
+    states = config.warps_m * max(shape.rows.state_bytes)
+    return config.tile_n * config.w_phases * (shape.rows.row_bytes + states) + 16
+
+
+def parts_of_a_row(config: Config, shape: ConvShape) -> int:
+    """Of rows in pieces: in how many tiles a row lies, each channel counted by itself."""
+    assert shape.rows is not None
+    assert shape.rows.pieces is not None
+    tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
+    tiles *= len(shape.phases) // config.w_phases * shape.rows.pieces.channels
+    return tiles * (math.ceil(shape.images / config.tile_b) if shape.rows.pieces.all_images else 1)
+
+
+def workspace_bytes(config: Config, shape: ConvShape) -> int:
+    """What tiles leave of rows in pieces for the launch that finishes them."""
+    if shape.rows is None or shape.rows.pieces is None:
+        return 0
+    return shape.rows.rows * parts_of_a_row(config, shape) * shape.rows.state_bytes[0]
 
 
 def registers(config: Config, shape: ConvShape) -> int:
@@ -174,6 +208,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
     if config.w_phases > 1 and registers(config, shape) > MOST_REGISTERS:
         return f"the sums of {config.w_phases} phases leave too few registers."
+    if (reason := why_not_reduced(config, shape)) is not None:
+        return reason
     if config.tile_b * math.prod(config.tile) > config.tile_n:
         return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
@@ -187,6 +223,17 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "a place in an image needs more than 31 bits."
     if grid(config, shape) > MOST_GRID:
         return f"{grid(config, shape):,} blocks; a grid has at most {MOST_GRID:,}."
+    return None
+
+
+def why_not_reduced(config: Config, shape: ConvShape) -> str | None:
+    """The reason a tile cannot be reduced as the epilogue wants, in words."""
+    if shape.rows is None:
+        return None
+    if shape.rows.pieces is None and (shape.groups > 1 or shape.outputs > config.tile_m):
+        return f"a tile of {config.tile_m} channels has not all {shape.groups * shape.outputs} that are reduced."
+    if shape.rows.pieces is not None and not shape.rows.pieces.all_images and config.tile_b > 1:
+        return f"a tile has {config.tile_b} images, which belong to different rows."
     return None
 
 
@@ -286,11 +333,13 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float
     carried = elements * (ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape) + 2 * halves(config))
     sharing = (read_bytes * config.w_phases * k / 16 + carried) / 128 / clocks_per_us
     scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
-    results = config.tile_m * config.tile_n * config.w_phases * RESULT_INSTRUCTIONS * scattered
+    each = RESULT_INSTRUCTIONS * scattered + row_instructions(config, shape)
+    results = config.tile_m * config.tile_n * config.w_phases * each
     steps = k * config.w_phases * config.warps * 40
     issuing = (results + elements * ELEMENT_INSTRUCTIONS + steps) / ISSUED / clocks_per_us
     alone = max(multiplying, sharing, issuing)
     latency = FIRST_US + CHUNK_US * chunks(config, shape)
+    latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
     computing = waves * max(config.blocks * alone, alone + latency)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
@@ -298,7 +347,26 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
     weights = config.tile_m * config.w_phases * k * 2 * halves(config)
     l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + weights) / L2_BYTES_PER_US
-    return LAUNCH_US + beside_us(computing, max(moving, l2))
+    return LAUNCH_US + beside_us(computing, max(moving, l2)) + finishing_us(config, shape, device)
+
+
+def finishing_us(config: Config, shape: ConvShape, device: Device) -> float:
+    """The launch that merges what tiles left of rows in pieces."""
+    states = workspace_bytes(config, shape)
+    return LAUNCH_US + 2 * states / (device.copy_gbps * STREAM_SHARE) / 1e3 if states else 0.0
+
+
+def row_instructions(config: Config, shape: ConvShape) -> float:
+    """For each sum: what all phases compute, and its part of the shuffles and merges of its pixel."""
+    if shape.rows is None:
+        return 0.0
+    words = sum(shape.rows.state_bytes) / 4
+    if shape.rows.pieces is not None:
+        warp_n = config.tile_n * config.warps_m // config.warps
+        return shape.rows.flops + 2 * words * MERGE_INSTRUCTIONS / (warp_n / 4)
+    channels = config.tile_m // config.warps_m / 8  # of a thread
+    merged = SHUFFLES / vector(config, shape) * words * MERGE_INSTRUCTIONS / channels
+    return shape.rows.flops + PHASE_INSTRUCTIONS * (shape.rows.phases - 1) + merged
 
 
 def vector(config: Config, shape: ConvShape) -> int:
@@ -368,6 +436,7 @@ def arithmetic(config: Config, shape: ConvShape) -> str:
 
 def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma") -> str:
     """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight."""
+    end, after = end_of(name, config, shape, epilogue)
     d, h, w = region(config, shape)
     axes = range(3)
     lines = [
@@ -414,6 +483,21 @@ extern "C" int {name}_pack(const {type_}* weight, void* packed, cudaStream_t str
 }}
 extern "C" int {name}(
     const {type_}* x, const {type_}* weight, const void* packed, const {epilogue}::Args* args, cudaStream_t stream) {{
-    return kw::{namespace}::launch<{name}_Config, {epilogue}>({name}_problem(x, weight, packed), *args, stream);
-}}
+    {"return" if not after else "const int error ="} kw::{namespace}::launch<{name}_Config, {epilogue}{end}>(
+        {name}_problem(x, weight, packed), *args, stream);
+{after}}}
 """
+
+
+def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[str, str]:
+    """How a tile ends, if its results are not just stored, and what is launched after the last one."""
+    if shape.rows is None:
+        return "", ""
+    if shape.rows.pieces is None:
+        return ", kw::conv_rows::Reduced", ""
+    pieces = shape.rows.pieces
+    end = f"kw::conv_pieces::Kept<{pieces.channels}, {'true' if pieces.all_images else 'false'}>"
+    finish = (
+        f"kw::conv_pieces::finish<{name}_Config, {epilogue}, {end}, {workspace_bytes(config, shape)}>(*args, stream)"
+    )
+    return f", {end}", f"    return error ? error : {finish};\n"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kernelwright.device import Device
 from kernelwright.ir.nodes import Shape
 from kernelwright.plan.convolutions import Axis, Phase
+from kernelwright.plan.tiles import Pieces
 
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 CPP_TYPE = {"float32": "float", "float16": "kw::half", "bfloat16": "kw::bfloat16"}
@@ -16,6 +17,26 @@ SPACE = "dhw"
 
 # An axis that is not there.
 SINGLE = Axis(count=1, taps=1, stride=1, x_first=0, x_step=1, k_first=0, k_step=1, y_first=0, y_step=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TileRows:
+    """What is reduced after the convolution, in its kernel.
+
+    state_bytes  of one row, for each phase that reduces
+    row_bytes    of what is known of a finished row, at most
+    phases       walks over the sums of a row
+    flops        of one sum, in all phases, beside what an epilogue that reduces nothing would compute too
+    rows         how many there are
+    pieces       how they lie in many tiles; None: a row is all channels of a pixel, whole in one tile
+    """
+
+    state_bytes: tuple[int, ...]
+    row_bytes: int
+    phases: int
+    flops: int
+    rows: int
+    pieces: Pieces | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +50,7 @@ class ConvShape:
     vector             the most neighbours along w that every operand of the epilogue can load or store at once
     constant           the weight changes only when weights are loaded: it may be packed ahead
     tf32               11 bits of each operand are enough
+    rows               what the epilogue reduces, if it does
     """
 
     dtype: str
@@ -52,6 +74,7 @@ class ConvShape:
     constant: bool
     tf32: bool
     epilogue_bytes: int
+    rows: TileRows | None = None
 
     @property
     def taps(self) -> int:

@@ -88,13 +88,13 @@ class Namer:
 
         Of a kernel that reduces: what it reduces by, and the last function: max_exponentials_div, cumsum_relu.
         """
-        if core is not None:
-            first = "conv" if isinstance(core, Conv) else "gemm"
-            return self.unique("_".join([first, *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
+        first = [] if core is None else ["conv" if isinstance(core, Conv) else "gemm"]
         reduced = [spoken(node) for node in maps if not isinstance(node, Map)]
         if reduced:
             ending = [node.fn for node in maps[-1:] if isinstance(node, Map) and node.fn not in ("cast", "identity")]
-            return self.unique("_".join(dict.fromkeys([*reduced[:3], *ending])) + "_kernel")
+            return self.unique("_".join([*first, *dict.fromkeys([*reduced[:3], *ending])]) + "_kernel")
+        if core is not None:
+            return self.unique("_".join([*first, *dict.fromkeys(n.fn for n in maps[-3:])]) + "_kernel")
         functions = [node.fn for node in maps if node.fn not in ("cast", "identity")] or [maps[-1].fn]
         return self.unique("_".join(dict.fromkeys(functions[-3:])) + "_kernel")
 

@@ -187,16 +187,18 @@ class Placement:
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
 
     def add_rows(self, unit: Unit) -> None:
-        """A kernel that reduces. Results are new memory: while one row is written, others may still be read."""
-        inside = set(unit.maps)
+        """A kernel that reduces, maybe what its core makes. Results are new memory: while one row is written, others
+        may still be read."""
+        core = None if unit.core is None else self.core(unit.core)
+        inside = {*unit.maps, unit.core}
         row = row_shape(unit.shape, unit.axes)
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
             for x in node.operands:
                 if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
-                    loads[x] = along_rows(self.load(x, x.shape, guarded=True), unit.shape, row)
+                    loads[x] = along_rows(self.load(x, x.shape, guarded=core is None), unit.shape, row)
         stores: list[tuple[Node, Layout]] = []
-        for result in unit.maps:
+        for result in unit.nodes:
             if not self.is_stored(result):
                 continue
             if result in self.joins:
@@ -205,9 +207,12 @@ class Placement:
                 buffer = self.result_buffer(result, loads)
                 self.places[result] = buffer
                 own = Layout(buffer, result.shape, buffer.strides, 0)
-            stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
-        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), axes=unit.axes)
-        self.steps.append(Kernel(self.namer.kernel(unit.maps, None), region, {}))
+            if result is unit.core:  # its axes may be grouped otherwise than those of the region
+                stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
+            else:
+                stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
+        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes)
+        self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
 
     def core(self, node: Contract | Conv) -> Product | Convolution:
         return self.product(node) if isinstance(node, Contract) else self.convolution(node)

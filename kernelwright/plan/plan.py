@@ -28,13 +28,15 @@ from kernelwright.plan.opened import opened
 from kernelwright.plan.placement import Placement
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
+from kernelwright.plan.tiles import with_reductions
 from kernelwright.plan.units import Unit, made_by
 
 
 def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph, origins = opened(prepared(graph), routes.own)
-    units = ordered(graph, units_of(graph, frozenset(origins)))
+    reducing = frozenset(node for node, routed in origins.items() if routed in routes.reducing)
+    units = ordered(graph, with_reductions(units_of(graph, frozenset(origins)), graph, reducing))
     return Placement(graph, units, routes, origins).placed()
 
 

@@ -11,6 +11,7 @@ from kernelwright.ir.nodes import Node
 class Routes:
     """own               contractions that a kernel of ours computes, with its epilogue
     in_channels_last  convolutions that PyTorch runs in that order of memory
+    reducing          those of `own` whose kernel also reduces its result
     precision         what kernels of ours may round operands to: "reference" (as accurate as the original), "ieee"
                       (float32's own operations), "tf32", "bf16" or "fp16" (so many bits)
     tf32_convolutions whether PyTorch's flags allow TF32 in convolutions: then `reference` asks for no more of them
@@ -22,6 +23,7 @@ class Routes:
     precision: str = "reference"
     tf32_convolutions: bool = False
     strict_weights: bool = False
+    reducing: frozenset[Node] = frozenset()
 
 
 LIBRARY_ONLY = Routes()

@@ -98,7 +98,7 @@ class Region:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One launch of a kernel of ours: a pointwise region, by itself or as the epilogue of a product.
+    """One launch of a kernel of ours: a region by itself, or as the epilogue of a product or convolution.
 
     `writes_over` names the dead buffers whose memory its results take.
     """

@@ -10,7 +10,7 @@ from kernelwright.ir.nodes import Contract, Conv, Item, Map, Node, Reduce, Scan,
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A group of Maps, by itself or after a product or convolution of ours; or such a group over `shape` that reduces
-    `axes`; or one node that PyTorch computes, maybe with a bias."""
+    `axes`, maybe of what its core makes; or one node that PyTorch computes, maybe with a bias."""
 
     position: int
     maps: tuple[Map | Reduce | Scan, ...] = ()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from kernelwright.ir.interpret import MEANING, evaluate
-from kernelwright.ir.nodes import Node
-from kernelwright.plan import Convolution, Kernel, Layout
+from kernelwright.ir.interpret import MEANING
+from kernelwright.ir.nodes import Node, View
+from kernelwright.plan import Convolution, Kernel, Layout, Region
 
 # Of the largest result. Far above what TF32 rounds and far below what a wrong index does: how accurate a kernel is, the
 # judge says; a wrong one must not win because it is fast.
@@ -32,18 +32,38 @@ def is_right(kernel: Kernel, run: Callable[[], None], tensors: Mapping[str, Any]
 
 def expected(kernel: Kernel, tensors: Mapping[str, Any]) -> list[Any]:
     """The results, by the meaning of each node."""
-    core = kernel.core
+    core, region = kernel.core, kernel.region
     assert isinstance(core, Convolution)
-    values: dict[Node, Any] = {node: placed(layout, tensors) for node, layout in kernel.region.loads}
+    values: dict[Node, Any] = {node: loaded(node, layout, region, tensors) for node, layout in region.loads}
     values |= {core.node.x: placed(core.x, tensors), core.node.weight: placed(core.weight, tensors)}
     device = values[core.node.x].device
-    values[core.node] = MEANING[type(core.node)](core.node, values)
-    for node in kernel.region.body:
+    for node in (core.node, *region.body):
         for operand in node.operands:
-            if operand not in values:  # a constant, maybe spread
-                values |= {n: v.to(device) for n, v in evaluate((operand,), {}).items()}
+            for part in reversed(unknown_in(operand, values)):
+                values[part] = MEANING[type(part)](part, values).to(device)
         values[node] = MEANING[type(node)](node, values)
-    return [values[node] for node, _ in kernel.region.stores]
+    return [values[node].reshape(layout.shape) for node, layout in region.stores]
+
+
+def unknown_in(operand: Node, values: Mapping[Node, Any]) -> list[Node]:
+    """A constant, or views of it or of something known, outermost first."""
+    chain: list[Node] = []
+    while operand not in values:
+        chain.append(operand)
+        if not isinstance(operand, View):
+            break
+        operand = operand.x
+    return chain
+
+
+def loaded(node: Node, layout: Layout, region: Region, tensors: Mapping[str, Any]) -> Any:
+    """What is one value a row is spread over its row; of a row that is spread, the first is the value."""
+    value = placed(layout, tensors)
+    if layout.shape == node.shape:
+        return value
+    for axis in region.axes if node.size > 1 else range(value.dim()):
+        value = value.narrow(axis, 0, 1)
+    return value.reshape(node.shape)
 
 
 def placed(layout: Layout, tensors: Mapping[str, Any]) -> Any:

@@ -226,7 +226,7 @@ def pass_after_us(kernel: Kernel, device: Device) -> float:
     channel = 1 if isinstance(kernel.core, Convolution) else len(region.shape) - 1
     along = [sum(s != 0 for i, s in enumerate(layout.strides) if i != channel) for _, layout in region.loads]
     biased = steps == ["add"] and not any(along)
-    if given is None or not steps or biased:
+    if given is None or ((not steps or biased) and not region.axes):
         return 0.0
     return LAUNCH_US + (region.bytes_moved + given.nbytes) / device.copy_gbps / 1e3
 

@@ -15,6 +15,7 @@ from kernelwright.plan.convolutions import why_not_ours
 from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
+from kernelwright.tune.joining import Microseconds, faster_joined, is_joined
 from kernelwright.tune.layouts import faster_in_channels_last
 from kernelwright.tune.measure import pass_after_us
 from kernelwright.tune.tune import Tuned
@@ -25,6 +26,11 @@ CLEARLY_FASTER = {"float32": 0.8, "float16": 0.95, "bfloat16": 0.95}
 
 # Where the device is here, what is chosen is measured and given back if it loses: half a chance is worth a trial.
 WORTH_A_TRIAL = 1.1
+
+# The same for a convolution that reduces its own result, against the two kernels that do it apart: how long its
+# epilogue takes is an estimate.
+JOINED_CLEARLY_FASTER = 0.9
+JOINED_WORTH_A_TRIAL = 1.5
 
 # What the library takes besides: with it, a product at the device's peak and then the writing of its result is within
 # 15% of what was measured on the H200, from 4096 x 4096 x 16 to 8192 x 8192 x 8192.
@@ -65,7 +71,20 @@ def choose_routes(
         return Routes(frozenset(), turned, precision)
     every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
-    return replace(every, own=ours)
+    return with_joined(replace(every, own=ours), graph, device)
+
+
+def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
+    """The same, with those of our contractions that should reduce their own results, by the cost model."""
+    joined = plan(graph, replace(routes, reducing=routes.own))
+    if not any(map(is_joined, joined.kernels)):
+        return routes
+
+    def model_us(kernel: Kernel) -> float | None:
+        return next((us for us, _ in priced_choices(kernel, device)), None)
+
+    margin = JOINED_WORTH_A_TRIAL if device.present else JOINED_CLEARLY_FASTER
+    return replace(routes, reducing=faster_joined(joined, plan(graph, routes), model_us, model_us, margin))
 
 
 def tf32_in_products() -> bool:
@@ -142,4 +161,20 @@ def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned], presen
             losers.add(kernel.core.routed)
         if present and isinstance(kernel.core, Convolution) and not measured:
             losers.add(kernel.core.routed)
-    return replace(routes, own=routes.own - losers)
+    own = routes.own - losers
+    return replace(routes, own=own, reducing=routes.reducing & own)
+
+
+def settled(
+    routes: Routes, joined: tuple[Plan, Sequence[Tuned]], apart: tuple[Plan, Sequence[Tuned]], present: bool
+) -> Routes:
+    """What stays of the routes when a plan with joined kernels, and the one without, have both been measured."""
+    reducing = faster_joined(joined[0], apart[0], measured_us(joined[1]), measured_us(apart[1]), 1.0)
+    if_joined, if_apart = (without_losers(routes, made, tuned, present).own for made, tuned in (joined, apart))
+    own = frozenset(node for node in routes.own if node in (if_joined if node in reducing else if_apart))
+    return replace(routes, own=own, reducing=reducing & own)
+
+
+def measured_us(tuned: Sequence[Tuned]) -> Microseconds:
+    known = {row.kernel: row.median_us for row in tuned}
+    return lambda kernel: known[kernel.name]

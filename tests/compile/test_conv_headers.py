@@ -25,7 +25,10 @@ from tests.emulator.run import program_of
 pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
 
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
-ARCHES = {"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"}
+ARCHES = {
+    **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
+    **{"conv_rows": "sm_80", "conv_pieces": "sm_80"},
+}
 
 MODEL = """
 import torch
@@ -38,7 +41,7 @@ class Model(nn.Module):
         self.conv = nn.{conv}
 
     def forward(self, x):
-        return F.gelu(self.conv(x) / 2) + 1
+        return {body}
 
 def get_inputs():
     return [torch.randn({shape})]
@@ -46,6 +49,8 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+
+BODY = "F.gelu(self.conv(x) / 2) + 1"
 
 CASES = {
     "few channels": ("Conv2d(8, 64, 3)", (8, 8, 128, 128)),
@@ -81,11 +86,12 @@ def convolving(
     device: str,
     pick: Callable[[Kernel, Sequence[Choice]], Choice],
     precision: str = "tf32",
+    body: str = BODY,
 ) -> list[KernelResources]:
     """The kernels of the convolution's program that convolve."""
     conv, shape = CASES[name]
-    (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape))
-    program = program_of(load(folder / "model.py"), device, pick, precision)
+    (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
+    program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
     return [kernel for kernel in found if "convolve_kernel" in kernel.name]
 
@@ -143,4 +149,23 @@ def test_the_cuda_core_convolution_does_not_spill(name: str, tmp_path: Path) -> 
 @pytest.mark.parametrize("template", [conv_sm90, conv_mma, conv_direct], ids=["wgmma", "mma", "direct"])
 def test_no_block_that_is_ranked_spills(template: ModuleType, number: int, tmp_path: Path) -> None:
     found = convolving(tmp_path, "many channels", "h200", nth_of(template, "h200", number))
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+REDUCING = {
+    "softmax": "torch.softmax(self.conv(x), 1)",
+    "group norm": "F.group_norm(F.gelu(self.conv(x)), 8)",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", REDUCING)
+@pytest.mark.parametrize("template", [conv_sm90, conv_mma], ids=["wgmma", "mma"])
+@pytest.mark.parametrize("name", ["few channels", "transposed, strided, three axes"])
+def test_a_convolution_that_reduces_does_not_spill(name: str, template: ModuleType, body: str, tmp_path: Path) -> None:
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        return next((c for c in choices if type(c) is template.Config), choices[0])
+
+    found = convolving(tmp_path, name, "h200", pick, "tf32", REDUCING[body])
+    assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

@@ -62,12 +62,15 @@ def first(_: Kernel, choices: Sequence[Choice]) -> Choice:
     return choices[0]
 
 
-def program_of(problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference") -> Program:
-    """Generated for a device that is not here, with every product that can be a kernel of ours as one."""
+def program_of(
+    problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference", reducing: bool = False
+) -> Program:
+    """Generated for a device that is not here, with every product that can be a kernel of ours as one. `reducing`: they
+    reduce their results where the planner sees how."""
     target = resolve(device)
     graph = simplify(capture(problem))
     own = frozenset(node for node in prepared(graph).nodes() if may_be_ours(node, target))
-    planned = plan(graph, Routes(own, frozenset(), precision))
+    planned = plan(graph, Routes(own, frozenset(), precision, reducing=own if reducing else frozenset()))
     choices = {kernel.name: pick(kernel, ranked_choices(kernel, target)) for kernel in planned.kernels}
     return generate(planned, choices, target)
 
@@ -156,8 +159,10 @@ def addresses_given_to(library: Library | None) -> Iterator[None]:
         torch.Tensor.data_ptr = original  # type: ignore[method-assign]
 
 
-def emulation_of(problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference") -> Emulation:
-    program = program_of(problem, device, pick, precision)
+def emulation_of(
+    problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference", reducing: bool = False
+) -> Emulation:
+    program = program_of(problem, device, pick, precision, reducing)
     return Emulation(problem, program, library_of(program.text) if program.text else None)
 
 
@@ -179,11 +184,12 @@ def agrees(
     pick: Pick = first,
     precision: str = "reference",
     device: str = "h200",
+    reducing: bool = False,
     **sizes: Any,
 ) -> Program:
     """Fails unless outputs and state are as close to those in float64 as PyTorch's own, or within a few roundings."""
     problem = emulated_problem(source, inputs, **sizes)
-    emulation = emulation_of(problem, device, pick, precision)
+    emulation = emulation_of(problem, device, pick, precision, reducing)
     compared(problem, inputs, ran(problem, inputs, emulation), precision)
     return emulation.program
 

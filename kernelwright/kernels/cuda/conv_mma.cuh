@@ -366,12 +366,12 @@ KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue
     }
 }
 
-template <class C, class Epilogue, class Sums>
-KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                      const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
+// What undoes the scales of the thread's channels. False if a sum is Inf or NaN, or they have left float32's range.
+template <class C, class Sums>
+KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& problem, const Work& work,
+                             const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
     constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases;
-    const Phase& phase = problem.phases[work.phase];
-    float zero = 0.f, inverse[M];
+    float zero = 0.f;
 #pragma unroll
     for (int m = 0; m < M; m++) {
         const int output = part.first_output + m * 8;
@@ -386,7 +386,16 @@ KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& 
         for (int n = 0; n < N; n++)
 #pragma unroll
             for (int m = 0; m < M * 2; m++) zero = fmaf(sums[p].at(m / 4, n, m % 4), 0.f, zero);
-    if (!(zero == 0.f)) {  // a sum is Inf or NaN, or the scales have left float32's range
+    return zero == 0.f;
+}
+
+template <class C, class Epilogue, class Sums>
+KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                      const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
+    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases;
+    const Phase& phase = problem.phases[work.phase];
+    float inverse[M];
+    if (!find_inverses(inverse, problem, work, part, sums, inverse_x)) {
         finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
         return;
     }
@@ -421,17 +430,32 @@ KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& 
     }
 }
 
+// The end of a tile: every result is stored by the thread that has it. Where an epilogue reduces: conv_rows.cuh.
+struct Stored {
+    template <class C, class Epilogue> static constexpr int shared_bytes() { return 0; }
+
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                               const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void*) {
+        finish<C, Epilogue>(problem, args, work, part, sums, inverse_x);
+    }
+    // A block that has no pixels.
+    template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
+};
+
 // --- a block
 
-// `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh.
-template <class C, class Epilogue, class Sums>
+// `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh. `End` takes what it leaves.
+template <class C, class Epilogue, class Sums, class End>
 KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     using S = Sizes<C>;
     const Work work = work_of<C>(blockIdx.x);
     const Phase& phase = problem.phases[work.phase];
     if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
-        work.first.w >= phase.axis[2].count)
+        work.first.w >= phase.axis[2].count) {
+        End::template skip<C, Epilogue>(args, work);
         return;
+    }
     fill_tables<C, Sums>(shared, problem.offsets, phase, work);
     __syncthreads();
 
@@ -474,14 +498,14 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
             __syncthreads();
         }
     }
-    finish<C, Epilogue>(problem, args, work, parts[0], sums, split::inverse_of(scale));
+    End::template take<C, Epilogue>(problem, args, work, parts[0], sums, split::inverse_of(scale), &shared);
 }
 
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
     extern __shared__ uint4 dynamic[];
-    convolve<C, Epilogue, Sums<C>>(problem, args, *(Shared<C>*)dynamic);
+    convolve<C, Epilogue, Sums<C>, End>(problem, args, *(Shared<C>*)dynamic);
 }
 
 // --- weights: a block for each output channel finds its scale and writes its part of every fragment
@@ -574,11 +598,17 @@ template <class C> cudaError_t pack(const Problem<C>& problem, cudaStream_t stre
     return cudaGetLastError();
 }
 
+// Of a block: the inputs, and when they are no longer needed, what the end of the tile wants.
+template <class C, class Epilogue, class End> constexpr int block_bytes() {
+    constexpr int inputs = (int)sizeof(Shared<C>), end = End::template shared_bytes<C, Epilogue>();
+    return inputs > end ? inputs : end;
+}
+
 // Enqueues the convolution; allocates nothing and waits for nothing.
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End = Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    constexpr int bytes = (int)sizeof(Shared<C>);
-    auto kernel = convolve_kernel<C, Epilogue>;
+    constexpr int bytes = block_bytes<C, Epilogue, End>();
+    auto kernel = convolve_kernel<C, Epilogue, End>;
     if (bytes > 48 * 1024)
         if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
     kernel<<<(unsigned)blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);

@@ -138,19 +138,19 @@ template <class C> struct Sums {
     }
 };
 
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
     extern __shared__ uint4 dynamic[];
-    conv_mma::convolve<C, Epilogue, Sums<C>>(problem, args, *(Shared<C>*)dynamic);
+    conv_mma::convolve<C, Epilogue, Sums<C>, End>(problem, args, *(Shared<C>*)dynamic);
 }
 
 #ifndef __CUDACC_RTC__
 // Enqueues the convolution; allocates nothing and waits for nothing. Weights are packed by conv_mma::pack.
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End = conv_mma::Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    constexpr int bytes = (int)sizeof(Shared<C>);
-    auto kernel = convolve_kernel<C, Epilogue>;
+    constexpr int bytes = conv_mma::block_bytes<C, Epilogue, End>();
+    auto kernel = convolve_kernel<C, Epilogue, End>;
     if (bytes > 48 * 1024)
         if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
     kernel<<<(unsigned)conv_mma::blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);

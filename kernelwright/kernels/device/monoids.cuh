@@ -1,6 +1,7 @@
 // Monoids: what is known of a part of a row, for N rows or N parts of one row side by side. Each starts from `clear`,
 // which is neutral, takes single elements by `add` (lane i, then the element) and other parts by `merge`. `folded` is
-// what N parts of one row know together. All orders are fixed, and so is every bit of a result.
+// what N parts of one row know together, `lane` what one of N rows knows. All orders are fixed, and so is every bit of a
+// result.
 #pragma once
 
 #include "math.cuh"
@@ -73,6 +74,7 @@ template <typename T, int N> struct Sum {
         KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum = T(sum + total[i]);
         return {{sum}};
     }
+    KW_DEVICE Sum<T, 1> lane(int i) const { return {{total[i]}}; }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
 
@@ -89,6 +91,7 @@ template <typename T, int N> struct Product {
         KW_FOLD(* : product) for (int i = 0; i < N; ++i) product = T(product * total[i]);
         return {{product}};
     }
+    KW_DEVICE Product<T, 1> lane(int i) const { return {{total[i]}}; }
     KW_DEVICE T value(int i) const { return total[i]; }
 };
 
@@ -108,6 +111,7 @@ template <typename T, int N> struct Largest {
         KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
         return {{nan ? T(lowest<T>() * T(0)) : most}};
     }
+    KW_DEVICE Largest<T, 1> lane(int i) const { return {{best[i]}}; }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
 
@@ -127,6 +131,7 @@ template <typename T, int N> struct Smallest {
         KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
         return {{nan ? T(highest<T>() * T(0)) : least}};
     }
+    KW_DEVICE Smallest<T, 1> lane(int i) const { return {{best[i]}}; }
     KW_DEVICE T value(int i) const { return best[i]; }
 };
 
@@ -154,6 +159,7 @@ template <typename T, typename Index, int N> struct LargestAt {
         for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
         return first;
     }
+    KW_DEVICE LargestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
 
@@ -181,6 +187,7 @@ template <typename T, typename Index, int N> struct SmallestAt {
         for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
         return first;
     }
+    KW_DEVICE SmallestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
 };
 
@@ -222,6 +229,7 @@ template <typename T, int N> struct Deviations {
         KW_FOLD(+ : between) for (int i = 0; i < N; ++i) between += (mean[i] - all) * (mean[i] - all);
         return {{all}, {fma(between, count, inside)}, count * N};
     }
+    KW_DEVICE Deviations<T, 1> lane(int i) const { return {{mean[i]}, {squares[i]}, count}; }
     KW_DEVICE T value(int i) const { return squares[i]; }
 };
 
@@ -265,6 +273,7 @@ template <typename T, int N> struct Exponentials {
         KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum += total[i] * exp_falling(largest[i] - all);
         return {{all}, {sum}};
     }
+    KW_DEVICE Exponentials<T, 1> lane(int i) const { return {{largest[i]}, {total[i]}}; }
     KW_DEVICE T value(int i) const {
         const bool defined = (total[i] > 0) & (largest[i] < highest<T>());
         return defined ? total[i] : T(0) * highest<T>();

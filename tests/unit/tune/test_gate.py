@@ -5,8 +5,10 @@ from __future__ import annotations
 import torch
 
 from benchmarks.conv_device import conv_of, kernel_of, module_of
+from kernelwright.ir.nodes import Map
 from kernelwright.plan import Kernel
 from kernelwright.tune.gate import expected, is_right
+from tests.unit.plan.test_tiles import conv, norm, planned, softmax
 
 
 def convolving() -> tuple[Kernel, dict[str, torch.Tensor]]:
@@ -17,6 +19,26 @@ def convolving() -> tuple[Kernel, dict[str, torch.Tensor]]:
     assert kernel.core is not None
     buffers = [*(layout.buffer for layout in layouts), conv_buffer(kernel, "x"), conv_buffer(kernel, "weight")]
     return kernel, {b.name: torch.rand(b.nbytes // 4) - 0.5 for b in buffers}
+
+
+def test_rows_that_a_convolution_reduces_are_compared_too() -> None:
+    for result in (softmax, norm):
+        node = conv()
+        axes = (1,) if result is softmax else (2, 3)
+        kernel = planned(node, result(Map("relu", (node,)), axes)).kernels[0]
+        buffers = [layout.buffer for _, layout in (*kernel.region.loads, *kernel.region.stores)]
+        buffers += [conv_buffer(kernel, "x"), conv_buffer(kernel, "weight")]
+        torch.manual_seed(1)
+        tensors = {b.name: torch.rand(b.nbytes // 4) - 0.5 for b in buffers}
+        wanted = expected(kernel, tensors)
+
+        def write(wrong: float, kernel: Kernel = kernel, tensors: dict = tensors, wanted: list = wanted) -> None:  # type: ignore[type-arg]
+            for value, (_, layout) in zip(wanted, kernel.region.stores, strict=True):
+                tensors[layout.buffer.name].copy_(value.flatten())
+                tensors[layout.buffer.name][5] += wrong
+
+        assert is_right(kernel, lambda write=write: write(0.0), tensors)  # type: ignore[misc]
+        assert not is_right(kernel, lambda write=write: write(30.0), tensors)  # type: ignore[misc]
 
 
 def conv_buffer(kernel: Kernel, operand: str):  # type: ignore[no-untyped-def]

@@ -1,0 +1,128 @@
+"""A `Kernel` that reduces what its core makes comes in; its C++ struct goes out.
+
+It is the struct of a kernel that reduces (reduce.py), but one operand is not loaded: the template gives the sums of the
+product. Where a tile has whole rows they are neighbouring rows of one column; where rows lie in pieces, neighbouring
+columns of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from kernelwright.generate.grid import Access
+from kernelwright.generate.literals import identifier
+from kernelwright.generate.reduce import RowsWriter, node_flops, starts_of, state_bytes
+from kernelwright.generate.reduce import rows_of as as_rows
+from kernelwright.generate.rows import RowGrid, tile_grid
+from kernelwright.ir.nodes import Conv, Node
+from kernelwright.ir.reductions import REDUCTIONS
+from kernelwright.ir.scalars import spell_cast
+from kernelwright.kernels.conv_shape import TileRows
+from kernelwright.plan import Buffer, Kernel, Region
+from kernelwright.plan.tiles import Pieces, pieces_of
+
+
+class TileRowsWriter(RowsWriter):
+    """What all epilogues that reduce share: the sums are given, and nobody writes what is loaded."""
+
+    def grid_of(self, region: Region) -> RowGrid:
+        return tile_grid(region, across=pieces_in(region) is None)
+
+    def given_text(self, given: Node) -> str:
+        """PyTorch would have rounded a 16-bit product before anything is done to it."""
+        text = f"x.{self.given_name}[i]"
+        return spell_cast(text, given.dtype) if given.dtype.is_reduced_float else text
+
+    @property
+    def given_name(self) -> str:
+        """Another product may be loaded."""
+        names = {name for name, _ in self.accesses}
+        return next(name for n in range(len(names) + 1) if (name := f"product{'_' * n}") not in names)
+
+    def operand_fields(self) -> list[str]:
+        return [f"kw::Vec<float, N> {self.given_name};", *super().operand_fields()]
+
+    def members(self) -> list[str]:
+        head = "template <int N> KW_DEVICE static kw::Vec<float, N>& given(Operands<N>& x)"
+        return [*super().members(), "", f"    {head} {{ return x.{self.given_name}; }}"]
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        """No kernel writes these while this one runs, so that loads of several steps may be gathered."""
+        if access.is_computed:
+            return super().load_lines(target, access, declared)
+        definition = f"{'const auto ' if declared else ''}{target} = "
+        if access.is_uniform:
+            return [f"{definition}kw::load_constant<1>({self.address(access)})[0];"]
+        if access.inner == 1:
+            return [f"{definition}kw::load_constant<N>({self.address(access)});"]
+        return [f"{definition}kw::gather<N>({self.address(access)}, {access.inner});"]
+
+
+class WholeRowsWriter(TileRowsWriter):
+    """Every lane is a row: see kernels/cuda/conv_rows.cuh for how it is run."""
+
+    def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
+        lanes = ", ".join(f"{name}.lane(i)" for name in names)
+        return [f"KW_DEVICE State<{phase}, 1> lane(int i) const {{ return {{{lanes}}}; }}"]
+
+    def members(self) -> list[str]:
+        return [*super().members(), "", *(f"    {line}" for line in self.beside_function())]
+
+    def beside_function(self) -> list[str]:
+        scalars = [name for name in self.of_row if self.is_uniform(self.access(name))]
+        vectors = [name for name in self.of_row if name not in scalars] + [self.value_name(n) for n in self.exported]
+        lanes = " ".join(f"r.{name}[i] = rows[i].{name}[0];" for name in vectors)
+        return [
+            "template <int N> KW_DEVICE static Row<N> beside(const Row<1>* rows) {",
+            "    Row<N> r;",
+            *(f"    r.{name} = rows[0].{name};" for name in scalars),
+            *([f"    KW_LANES for (int i = 0; i < N; ++i) {{ {lanes} }}"] if lanes else []),
+            "    return r;",
+            "}",
+        ]
+
+
+class RowPiecesWriter(TileRowsWriter):
+    """Lanes are columns of one row: see kernels/cuda/conv_pieces.cuh for how it is run."""
+
+    def __init__(self, kernel: Kernel, workspace: Buffer) -> None:
+        super().__init__(kernel)
+        self.workspace = identifier(workspace.name)
+        self.pointers[workspace.name] = ("uint8_t*", self.workspace)
+
+    def members(self) -> list[str]:
+        line = f"KW_DEVICE static uint8_t* workspace(const Args& a) {{ return a.{self.workspace}; }}"
+        return [*super().members(), "", f"    {line}"]
+
+
+def pieces_in(region: Region) -> Pieces | None:
+    """How the rows of a region lie in the tiles of its core; None if each is whole in one."""
+    assert isinstance(region.given, Conv)
+    return pieces_of(region.shape, region.axes, region.given)
+
+
+def lanes_of(region: Region) -> int:
+    """The most neighbouring pixels that every operand can load or store at once."""
+    grid = tile_grid(region, across=pieces_in(region) is None)
+    vectors = [as_rows(access) for access in (*grid.loads, *grid.stores) if access.is_vector]
+    starts = [n for access in vectors for n in starts_of(access, grid)]
+    wide = max((access.layout.buffer.dtype.itemsize for access in vectors), default=4) <= 4
+    return next(v for v in ((4, 2, 1) if wide else (2, 1)) if all(n % v == 0 for n in starts))
+
+
+@lru_cache(maxsize=256)  # asked for once a config
+def tile_rows(region: Region) -> TileRows:
+    """What a template must know of the rows that its tiles reduce."""
+    writer = TileRowsWriter(Kernel("", region, {}))
+    phases = writer.phases
+    flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
+    once = [node_flops(node) for node in region.maps if phases.is_full(node) and not phases.level[node]]
+    return TileRows(
+        state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
+        row_bytes=8 * (len(writer.of_row) + len(writer.exported)),
+        phases=phases.walks,
+        flops=sum(flops) - sum(once) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
+        rows=writer.grid.rows,
+        pieces=pieces_in(region),
+    )

@@ -1,0 +1,242 @@
+// The end of a convolution's tile where its epilogue reduces over space, maybe over images and neighbouring channels too.
+//
+// A row of the epilogue lies in many tiles. It is a struct as reduce.cuh runs it, along its rows, with one phase: a thread
+// adds the pixels that it has of some channels to their states; the four lanes of a warp that have the same channels merge
+// theirs, then the warps do; the block leaves one state for each channel in a workspace. A second launch merges those of a
+// row, always in the same order, and finishes it. Of the struct that reduce.cuh runs it has more:
+//
+//   given(operands)                where sums of N neighbouring pixels in a channel go
+//   workspace(args)                where states are left
+#pragma once
+
+#include "conv_mma.cuh"
+#include "reduce.cuh"
+
+namespace kw::conv_pieces {
+
+using conv::Phase;
+using conv::Place;
+using conv_mma::ceil_div;
+using conv_mma::Part;
+using conv_mma::Problem;
+using conv_mma::Sizes;
+using conv_mma::Work;
+
+template <class Epilogue> using State = typename Epilogue::template State<0, 1>;
+
+// The state of the lane `apart` from this one, merged into its own.
+template <class S> KW_DEVICE void merge_lane(S& state, int apart) {
+    constexpr int words = ((int)sizeof(S) + 3) / 4;
+    uint32_t word[words] = {};
+    __builtin_memcpy(word, &state, sizeof state);
+#pragma unroll
+    for (int i = 0; i < words; i++) word[i] = __shfl_xor_sync(~0u, word[i], apart);
+    S other;
+    __builtin_memcpy(&other, word, sizeof other);
+    state.merge(other);
+}
+
+// A row is `channels` neighbouring channels of one image, or of all of them.
+template <int channels, bool all_images> struct Kept {
+    // --- which row, column and part of the workspace
+
+    template <class C> __host__ __device__ static constexpr int tiles() {  // of an image
+        return C::phases / C::w_phases * ceil_div(C::most_w, C::tile_w) * ceil_div(C::most_h, C::tile_h) *
+               ceil_div(C::most_d, C::tile_d);
+    }
+    template <class C> __host__ __device__ static constexpr int64_t parts() {  // of a row
+        return (int64_t)(all_images ? ceil_div(C::images, C::tile_b) : 1) * channels * tiles<C>();
+    }
+    template <class C> __host__ __device__ static constexpr int64_t rows() {
+        return (int64_t)(all_images ? 1 : C::images) * (C::groups * C::outputs / channels);
+    }
+    template <class C> KW_DEVICE static int64_t row_of(int image, int channel) {
+        return (all_images ? 0 : (int64_t)image * (C::groups * C::outputs / channels)) + channel / channels;
+    }
+    template <class C> KW_DEVICE static int64_t part_of(const Work& work, int channel) {
+        const int w = work.first.w / C::tile_w, h = work.first.h / C::tile_h, d = work.first.d / C::tile_d;
+        const int tile = ((d * ceil_div(C::most_h, C::tile_h) + h) * ceil_div(C::most_w, C::tile_w) + w) *
+                             (C::phases / C::w_phases) +
+                         work.phase / C::w_phases;
+        const int64_t images = all_images ? ceil_div(C::images, C::tile_b) : 1;
+        const int64_t image = all_images ? work.first.image / C::tile_b : 0;
+        return ((row_of<C>(work.first.image, channel) * images + image) * channels + channel % channels) * tiles<C>() +
+               tile;
+    }
+
+    // A pixel of the tile, and where a channel of it lies in the channel's row.
+    template <class C> struct Pixel {
+        const Phase* phase;
+        Place place;
+        int64_t column;
+
+        KW_DEVICE Pixel(const Problem<C>& problem, const Work& work, int slot) {
+            constexpr unsigned together = C::w_phases;
+            phase = &problem.phases[work.phase + (unsigned)slot % together];
+            place = conv_mma::place_of<C>(work, (unsigned)slot / together);
+            const int d = phase->axis[0].y_first + place.d * C::y_step_d,
+                      h = phase->axis[1].y_first + place.h * C::y_step_h,
+                      w = phase->axis[2].y_first + place.w * C::y_step_w;
+            const int64_t image = all_images ? (int64_t)place.image * channels * (C::y_d * C::y_h * C::y_w) : 0;
+            column = image + (d * C::y_h + h) * C::y_w + w;
+        }
+        KW_DEVICE bool is_inside() const { return conv_mma::is_inside<C>(*phase, place); }
+    };
+    template <class C> KW_DEVICE static int64_t channel_column(int channel) {
+        return (int64_t)(channel % channels) * (C::y_d * C::y_h * C::y_w);
+    }
+
+    // --- the sums of a block
+
+    template <class C> __host__ __device__ static constexpr int plain_parts() {
+        return Sizes<C>::threads / C::tile_m > 1 ? Sizes<C>::threads / C::tile_m : 1;
+    }
+    template <class C, class Epilogue> static constexpr int shared_bytes() {
+        constexpr int parts = plain_parts<C>() > Sizes<C>::warps_n ? plain_parts<C>() : Sizes<C>::warps_n;
+        return parts * C::tile_m * (int)sizeof(State<Epilogue>);
+    }
+
+    // From registers: a state for each warp along the pixels and each channel.
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void add(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                              const Part<C>& part, const Sums (&sums)[C::w_phases], const float (&inverse)[Sums::M * 2],
+                              State<Epilogue>* states) {
+        using Index = typename Epilogue::Index;
+        constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases, V = C::vector;
+        typename Epilogue::template State<0, V> state[M];
+        typename Epilogue::template Row<1> r[M];
+        Index row[M];
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const int channel = work.group * C::outputs + min(part.first_output + m * 8, C::outputs - 1);
+            row[m] = (Index)row_of<C>(work.first.image, channel);
+            r[m] = Epilogue::template begin<1>(args, row[m]);
+            state[m].clear();
+        }
+#pragma unroll
+        for (int n = 0; n < N; n++)
+#pragma unroll
+            for (int i = 0; i < 2 * P; i += V) {
+                const Pixel<C> pixel(problem, work, (part.first_column + n * 8) * P + i);
+                if (!pixel.is_inside()) continue;
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    const int output = part.first_output + m * 8, channel = work.group * C::outputs + output;
+                    if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
+                    const Index column = (Index)(pixel.column + channel_column<C>(channel));
+                    auto x = Epilogue::template load<V>(args, row[m], column);
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        Epilogue::given(x)[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
+                    Epilogue::step(args, row[m], column, x, r[m], state[m]);
+                }
+            }
+        const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            State<Epilogue> one = state[m].folded();
+            merge_lane(one, 1);
+            merge_lane(one, 2);
+            const int in_tile = part.first_output - work.first_output + m * 8;
+            if (lane % 4 == 0) states[warp / C::warps_m * C::tile_m + in_tile] = one;
+        }
+    }
+
+    // In plain float32, where something is not finite: a thread for each channel and every so many pixels.
+    template <class C, class Epilogue>
+    KW_DEVICE static void add_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                      State<Epilogue>* states) {
+        using Index = typename Epilogue::Index;
+        const int in_tile = threadIdx.x % C::tile_m, first = threadIdx.x / C::tile_m;
+        const int output = work.first_output + in_tile, channel = work.group * C::outputs + output;
+        State<Epilogue> state;
+        state.clear();
+        if (output < C::outputs && first < plain_parts<C>()) {
+            const Index row = (Index)row_of<C>(work.first.image, channel);
+            const auto r = Epilogue::template begin<1>(args, row);
+#pragma unroll 1
+            for (int slot = first; slot < C::tile_n * C::w_phases; slot += plain_parts<C>()) {
+                const Pixel<C> pixel(problem, work, slot);
+                if (!pixel.is_inside()) continue;
+                const Index column = (Index)(pixel.column + channel_column<C>(channel));
+                auto x = Epilogue::template load<1>(args, row, column);
+                Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
+                Epilogue::step(args, row, column, x, r, state);
+            }
+        }
+        if (first < plain_parts<C>()) states[first * C::tile_m + in_tile] = state;
+    }
+
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                               const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void* memory) {
+        static_assert(Epilogue::reductions == 1 && Epilogue::phases == 1, "rows are finished by another launch");
+        static_assert(all_images || C::tile_b == 1, "a tile has one image");
+        static_assert(Sizes<C>::threads >= C::tile_m, "a thread for each channel");
+        State<Epilogue>* const states = (State<Epilogue>*)memory;
+        float inverse[Sums::M * 2];
+        const bool finite = conv_mma::find_inverses(inverse, problem, work, part, sums, inverse_x);
+        // From here on the inputs are not needed: states lie where they were.
+        const bool plainly = __syncthreads_or(!finite);
+        if (plainly) add_plainly<C, Epilogue>(problem, args, work, states);
+        else add<C, Epilogue>(problem, args, work, part, sums, inverse, states);
+        __syncthreads();
+        const int output = work.first_output + (int)threadIdx.x;
+        if (threadIdx.x >= C::tile_m || output >= C::outputs) return;
+        const int parts = plainly ? plain_parts<C>() : Sizes<C>::warps_n;
+        State<Epilogue> state = states[threadIdx.x];
+#pragma unroll 1
+        for (int i = 1; i < parts; i++) state.merge(states[i * C::tile_m + threadIdx.x]);
+        leave<C, Epilogue>(args, work, output, state);
+    }
+
+    template <class C, class Epilogue>
+    KW_DEVICE static void leave(const typename Epilogue::Args& args, const Work& work, int output,
+                                const State<Epilogue>& state) {
+        const int64_t at = part_of<C>(work, work.group * C::outputs + output);
+        ((State<Epilogue>*)Epilogue::workspace(args))[at] = state;
+    }
+
+    // A block that has no pixels knows nothing of its channels.
+    template <class C, class Epilogue>
+    KW_DEVICE static void skip(const typename Epilogue::Args& args, const Work& work) {
+        const int output = work.first_output + (int)threadIdx.x;
+        if (threadIdx.x >= C::tile_m || output >= C::outputs) return;
+        State<Epilogue> state;
+        state.clear();
+        leave<C, Epilogue>(args, work, output, state);
+    }
+};
+
+// --- rows from their parts: by a warp, or by a block where there are many
+
+template <class C, class Epilogue, class End>
+__global__ void __launch_bounds__(256) finish_kernel(const __grid_constant__ typename Epilogue::Args args) {
+    constexpr int64_t rows = End::template rows<C>(), parts = End::template parts<C>();
+    constexpr int team = parts > 512 ? 256 : 32;
+    const int64_t row = (int64_t)blockIdx.x * (256 / team) + threadIdx.x / team;
+    const State<Epilogue>* const states = (const State<Epilogue>*)Epilogue::workspace(args) + row * parts;
+    State<Epilogue> state;
+    state.clear();
+    if (row < rows)
+        for (int part = threadIdx.x % team; part < parts; part += team) state.merge(states[part]);
+    if constexpr (team == 32) state = merged_in_warp<32>(state);
+    else state = merged_in_block<256, 0>(state);
+    if (row >= rows || threadIdx.x % team != 0) return;
+    auto r = Epilogue::template begin<1>(args, (typename Epilogue::Index)row);
+    Epilogue::finish(state, r);
+    Epilogue::store_row(args, (typename Epilogue::Index)row, r);
+}
+
+#ifndef __CUDACC_RTC__
+template <class C, class Epilogue, class End, int64_t workspace_bytes>
+cudaError_t finish(const typename Epilogue::Args& args, cudaStream_t stream) {
+    constexpr int64_t rows = End::template rows<C>(), parts = End::template parts<C>();
+    static_assert(rows * parts * (int64_t)sizeof(State<Epilogue>) <= workspace_bytes);
+    constexpr int at_once = parts > 512 ? 1 : 8;
+    finish_kernel<C, Epilogue, End><<<(unsigned)((rows + at_once - 1) / at_once), 256, 0, stream>>>(args);
+    return cudaGetLastError();
+}
+#endif
+
+}  // namespace kw::conv_pieces

@@ -1,0 +1,81 @@
+"""A convolution reduces its own result only where that is expected, or measured, to be faster than doing it apart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kernelwright.device import resolve
+from kernelwright.generate import default_choices
+from kernelwright.ir.nodes import Conv, Graph, Map, Node, Reduce
+from kernelwright.plan import Kernel, Plan, Routes, plan
+from kernelwright.tune.joining import faster_joined, is_joined
+from kernelwright.tune.routes import settled, with_joined
+from kernelwright.tune.tune import Tuned
+from tests.unit.plan.test_tiles import conv, norm, softmax
+
+H200 = resolve("h200")
+
+
+def both(result: Node, node: Conv) -> tuple[Graph, Routes, Plan, Plan]:
+    graph = Graph((node.x,), (result,), (), 0)  # type: ignore[arg-type]
+    own = frozenset({node})
+    routes = Routes(own, frozenset(), "tf32", reducing=own)
+    return graph, routes, plan(graph, routes), plan(graph, replace(routes, reducing=frozenset()))
+
+
+def test_all_that_is_joined_is_compared_with_all_that_is_apart() -> None:
+    node = conv()
+    _, _, joined, apart = both(norm(Map("relu", (node,)), (2, 3)), node)
+    assert (len(joined.kernels), len(apart.kernels)) == (2, 2)
+    assert faster_joined(joined, apart, lambda kernel: 10.0, lambda kernel: 10.0, 1.0) == frozenset()
+    assert faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, 1.0) == {node}
+    assert faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, 0.8) == frozenset()
+
+
+def test_what_is_not_known_stays_apart() -> None:
+    node = conv()
+    _, _, joined, apart = both(softmax(node, (1,)), node)
+    assert faster_joined(joined, apart, lambda kernel: None, lambda kernel: 10.0, 1.0) == frozenset()
+    assert faster_joined(joined, apart, lambda kernel: 1.0, lambda kernel: None, 1.0) == frozenset()
+
+
+def rows(made: Plan, us: dict[bool, float | None], library_us: float) -> list[Tuned]:
+    choices = default_choices(made, H200)
+
+    def row(kernel: Kernel) -> Tuned:
+        library = library_us if kernel.core is not None else None
+        return Tuned(kernel.name, choices[kernel.name], us[is_joined(kernel)], 1.0, "measured", 1, library)
+
+    return [row(kernel) for kernel in made.kernels]
+
+
+@pytest.mark.parametrize(
+    ("joined_us", "apart_us", "library_us", "own", "reducing"),
+    [
+        (7.0, 5.0, 20.0, True, True),
+        (11.0, 5.0, 20.0, True, False),
+        (11.0, 5.0, 4.0, False, False),
+        (7.0, 5.0, 6.0, False, False),
+        (None, 5.0, 20.0, True, False),
+    ],
+    ids=["faster", "slower", "slower, and the library faster", "the library is faster than both", "not measured"],
+)
+def test_on_a_gpu_the_fastest_way_that_was_measured_stays(
+    joined_us: float | None, apart_us: float, library_us: float, own: bool, reducing: bool
+) -> None:
+    node = conv()
+    _, routes, joined, apart = both(softmax(node, (1,)), node)
+    tuned = rows(joined, {True: joined_us, False: 1.0}, library_us), rows(apart, {False: apart_us}, library_us)
+    left = settled(routes, (joined, tuned[0]), (apart, tuned[1]), present=True)
+    assert (node in left.own, node in left.reducing) == (own, reducing)
+
+
+def test_without_a_gpu_the_cost_model_decides() -> None:
+    """A least channel needs no store of a huge result; of a tile that cannot have all channels, nothing is joined."""
+    for text, reducing in (("Conv2d(8, 64, 3)", True), ("Conv2d(8, 300, 3)", False)):
+        node = conv(text, (32, 8, 128, 128))
+        graph, routes, _, _ = both(Reduce("min", node, (1,)), node)
+        left = with_joined(replace(routes, reducing=frozenset()), graph, H200)
+        assert (node in left.reducing) == reducing
