@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kernelwright.generate.grid import Access, Bound, Grid, merged_axes
+from kernelwright.generate.grid import Access, Bound, Grid, layouts_of, merged_axes, parted
 from kernelwright.ir.nodes import Reduce, Shape
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.plan import Layout, Region
@@ -70,7 +70,7 @@ class RowGrid(Grid):
 
 
 def row_grid(region: Region) -> RowGrid:
-    layouts = [layout for _, layout in (*region.loads, *region.stores)]
+    layouts = layouts_of(region)
     strides = [own_strides(layout) for layout in layouts]
     guards = [guard.strides for layout in layouts for guard in layout.guards]
     places = place_strides(region)
@@ -80,14 +80,15 @@ def row_grid(region: Region) -> RowGrid:
     inner = next(axis for axis in reversed(order) if region.shape[axis] > 1)
     short = bool(kept) and reduced[-1][0] < SHORT_LINE < kept[-1][0]
     accesses = accesses_of(layouts, kept, reduced, inner not in region.axes or short)
-    split = len(region.loads)
+    loads, stores, sources = parted(region, accesses)
     return RowGrid(
         walk="rows",
         outer=tuple(n for n, _ in kept),
         depth=1,
         columns=math.prod(n for n, _ in reduced),
-        loads=tuple(accesses[:split]),
-        stores=tuple(accesses[split:]),
+        loads=loads,
+        stores=stores,
+        sources=sources,
         across=inner not in region.axes or short,
         reduced=tuple(n for n, _ in reduced),
         places=tuple(s[-1] for _, s in reduced),
