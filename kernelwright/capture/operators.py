@@ -11,8 +11,10 @@ from torch.fx import Node as FxNode
 
 from kernelwright.capture.call import Call, Translation, Value
 from kernelwright.capture.contractions import CONTRACTIONS
+from kernelwright.capture.indexing import INDEXED
 from kernelwright.capture.maps import MAPS
 from kernelwright.capture.reductions import REDUCTIONS
+from kernelwright.capture.resampling import RESAMPLING
 from kernelwright.capture.scans import SCANS
 from kernelwright.capture.views import VIEWS
 from kernelwright.capture.windows import BORDERS, POOLS
@@ -135,4 +137,7 @@ def frozen(argument: Any, problem: Problem) -> Argument:
     raise UnsupportedProblem(f"an operator takes {argument!r}, which cannot be written down.", where=problem.path)
 
 
-KNOWN: Mapping[str, Translation] = {**MAPS, **VIEWS, **CONTRACTIONS, **BORDERS, **POOLS, **REDUCTIONS, **SCANS}
+KNOWN: Mapping[str, Translation] = {
+    **{**MAPS, **VIEWS, **INDEXED, **RESAMPLING},
+    **{**CONTRACTIONS, **BORDERS, **POOLS, **REDUCTIONS, **SCANS},
+}

@@ -1,11 +1,11 @@
-"""ATen's view operators as Reshape, Permute, Broadcast and Slice: one row an operator."""
+"""ATen's operators that only rearrange as Reshape, Permute, Broadcast and Slice: one row an operator."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
 from kernelwright.capture.call import Call, Translation, Value
-from kernelwright.ir.nodes import Broadcast, Node, Permute, Reshape, Shape, Slice
+from kernelwright.ir.nodes import Broadcast, Map, Node, Opaque, Permute, Reshape, Shape, Slice
 
 
 def reshaped(call: Call) -> Value:
@@ -125,6 +125,131 @@ def split(call: Call) -> Value:
     return tuple(pieces)
 
 
+def flipped(call: Call) -> Value:
+    """Some axes from their ends"""
+    x: Node = call["self"]
+    axes = {axis % len(x.shape) for axis in call["dims"]} if x.shape else set()
+    return copied(from_the_end(x, axes)) if x.size else None
+
+
+def from_the_end(x: Node, axes: set[int]) -> Node:
+    start = tuple(extent - 1 if axis in axes else 0 for axis, extent in enumerate(x.shape))
+    step = tuple(-1 if axis in axes else 1 for axis in range(len(x.shape)))
+    return Slice(x, start, step, x.shape)
+
+
+def copied(x: Node) -> Node:
+    """A tensor of its own, as the operator gives one: where nobody can tell, it is not copied."""
+    return Map("identity", (x,))
+
+
+def repeated(name: str) -> Translation:
+    """Copies of the whole tensor side by side, along each axis; new axes come first"""
+
+    def translation(call: Call) -> Value:
+        x: Node = call["self"]
+        rank = len(call.type.shape)
+        if not call.type.shape or 0 in call.type.shape:
+            return None
+        times = (*(1,) * (rank - len(call[name])), *call[name])
+        own = (*(1,) * (rank - len(x.shape)), *x.shape)
+        pairs = [n for extent in own for n in (1, extent)]
+        whole = tuple(extent for pair in zip(times, own, strict=True) for extent in pair)
+        return copied(Reshape(Broadcast(Reshape(x, tuple(pairs)), whole), call.type.shape))
+
+    return translation
+
+
+def interleaved(call: Call) -> Value:
+    """Each element several times in a row"""
+    x: Node = call["self"]
+    if 0 in call.type.shape or not isinstance(call["repeats"], int):
+        return None
+    x = Reshape(x, (x.size,)) if call["dim"] is None else x
+    after = (call["dim"] or 0) % max(len(x.shape), 1) + 1
+    single = Reshape(x, (*x.shape[:after], 1, *x.shape[after:]))
+    whole = (*x.shape[:after], call["repeats"], *x.shape[after:])
+    return copied(Reshape(Broadcast(single, whole), call.type.shape))
+
+
+def pixels_shuffled(call: Call) -> Value:
+    """(..., c * r * r, h, w)  ->  (..., c, h * r, w * r)"""
+    x, r = call["self"], call["upscale_factor"]
+    *lead, channels, height, width = x.shape
+    if not x.size:
+        return None
+    parts = Reshape(x, (*lead, channels // (r * r), r, r, height, width))
+    n = len(lead)
+    order = (*range(n + 1), n + 3, n + 1, n + 4, n + 2)
+    return copied(Reshape(Permute(parts, order), call.type.shape))
+
+
+def pixels_unshuffled(call: Call) -> Value:
+    """(..., c, h * r, w * r)  ->  (..., c * r * r, h, w)"""
+    x, r = call["self"], call["downscale_factor"]
+    *lead, channels, height, width = x.shape
+    if not x.size:
+        return None
+    parts = Reshape(x, (*lead, channels, height // r, r, width // r, r))
+    n = len(lead)
+    order = (*range(n + 1), n + 2, n + 4, n + 1, n + 3)
+    return copied(Reshape(Permute(parts, order), call.type.shape))
+
+
+def channels_shuffled(call: Call) -> Value:
+    """(b, groups * n, ...)  ->  (b, n * groups, ...)"""
+    x, groups = call["self"], call["groups"]
+    if not x.size:
+        return None
+    parts = Reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
+    return copied(Reshape(Permute(parts, (0, 2, 1, *range(3, len(parts.shape)))), x.shape))
+
+
+def meshed(call: Call) -> Value:
+    """Vector k along axis k of a grid; by columns and rows, the first two the other way round"""
+    vectors: tuple[Node, ...] = call["tensors"]
+    shape = call.type.shape
+    order = list(range(len(vectors)))
+    if call.arguments.get("indexing", "ij") == "xy" and len(vectors) > 1:
+        order[:2] = [1, 0]
+    if 0 in shape:
+        return None
+    along = (Reshape(v, (v.size, *(1,) * (len(shape) - 1 - axis))) for v, axis in zip(vectors, order, strict=True))
+    return tuple(v if v.shape == shape else Broadcast(v, shape) for v in along)
+
+
+def stacked(call: Call) -> Value:
+    """cat of the tensors, each with a new axis of extent 1"""
+    parts: tuple[Node, ...] = call["tensors"]
+    axis = call["dim"] % len(call.type.shape)
+    rows = tuple(Reshape(p, (*p.shape[:axis], 1, *p.shape[axis:])) for p in parts)
+    return Opaque("aten.cat.default", (rows, axis), (), call.results)
+
+
+def joined_along(axis: int, least_rank: int) -> Translation:
+    """hstack and vstack: cat of tensors that have at least so many axes; vectors are joined end to end"""
+
+    def translation(call: Call) -> Value:
+        parts: tuple[Node, ...] = call["tensors"]
+        rank = max(len(parts[0].shape), least_rank)
+        rows = tuple(p if len(p.shape) == rank else Reshape(p, (1,) * (rank - len(p.shape)) + p.shape) for p in parts)
+        return Opaque("aten.cat.default", (rows, min(axis, rank - 1)), (), call.results)
+
+    return translation
+
+
+def turned_by_quarters(call: Call) -> Value:
+    """A plane turned k times from its first axis towards its second"""
+    x: Node = call["self"]
+    first, second = (axis % len(x.shape) for axis in call["dims"])
+    quarters = call["k"] % 4
+    if not x.size:
+        return None
+    flips = {0: (), 1: (first,), 2: (first, second), 3: (second,)}[quarters]
+    turned = swap(x, first, second) if quarters % 2 else x
+    return copied(from_the_end(turned, set(flips)) if flips else turned)
+
+
 def shape_of_self(call: Call) -> Shape:
     x: Node = call["self"]
     return x.shape
@@ -166,4 +291,17 @@ VIEWS: Mapping[str, Translation] = {
     "aten.chunk": split,
     "aten.unbind.int": split,
     "aten.tensor_split.sections": split,
+    "aten.flip": flipped,
+    "aten.repeat": repeated("repeats"),
+    "aten.tile": repeated("dims"),
+    "aten.repeat_interleave.self_int": interleaved,
+    "aten.pixel_shuffle": pixels_shuffled,
+    "aten.pixel_unshuffle": pixels_unshuffled,
+    "aten.channel_shuffle": channels_shuffled,
+    "aten.meshgrid": meshed,
+    "aten.meshgrid.indexing": meshed,
+    "aten.stack": stacked,
+    "aten.hstack": joined_along(1, 1),
+    "aten.vstack": joined_along(0, 2),
+    "aten.rot90": turned_by_quarters,
 }

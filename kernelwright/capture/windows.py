@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from kernelwright.capture.call import Call, Translation, Value, cast, constant, in_registers
+from kernelwright.capture.indexing import with_border
 from kernelwright.ir.dtypes import int64
-from kernelwright.ir.nodes import Broadcast, Iota, Map, Node, Pad, Reduce, Reshape, Shape, Slice, Windows
+from kernelwright.ir.nodes import Broadcast, Iota, Map, Node, Pad, Permute, Reduce, Reshape, Shape, Slice, Windows
 
 
 def max_pool(rank: int) -> Translation:
@@ -140,9 +141,10 @@ def spread(values: int | Sequence[int], rank: int) -> Shape:
 
 
 def padded(call: Call) -> Value:
-    """A border of one number; a negative one cuts off"""
-    if call.arguments.get("mode", "constant") != "constant":
-        return None
+    """A border of one number; a negative one cuts off; or of what is inside, by its mode"""
+    mode = call.arguments.get("mode", "constant")
+    if mode != "constant":
+        return with_border(call["self"], call["pad"], mode)
     x: Node = call["self"]
     sides = call["pad"]
     rank = len(x.shape)
@@ -183,6 +185,69 @@ def triangle(fn: str) -> Translation:
     return translation
 
 
+def unit_matrix(call: Call) -> Value:
+    """1 where row and column are the same"""
+    rows, columns = call.type.shape
+    if not rows or not columns:
+        return None
+    place = Broadcast(Reshape(Iota(rows), (rows, 1)), (rows, columns))
+    return cast(Map("eq", (place, Broadcast(Iota(columns), (rows, columns)))), call.type.dtype)
+
+
+def overwritten_slice(call: Call) -> Value:
+    """x with neighbouring slices along an axis replaced: what x[a:b] = y leaves"""
+    x: Node = call["self"]
+    axis = call["dim"] % len(x.shape)
+    if call["step"] != 1:
+        return None
+    start = call["start"] or 0
+    start = max(start + x.shape[axis], 0) if start < 0 else min(start, x.shape[axis])
+    return overwritten(x, axis, start, call["src"])
+
+
+def overwritten_place(call: Call) -> Value:
+    """x with one slice replaced: what x[i] = y leaves"""
+    x: Node = call["self"]
+    axis = call["dim"] % len(x.shape)
+    source = Reshape(call["src"], (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
+    return overwritten(x, axis, call["index"] % x.shape[axis], source)
+
+
+def overwritten(x: Node, axis: int, start: int, source: Node) -> Value:
+    """where(place along the axis is inside, the source with a border around it, x)"""
+    rank, extent = len(x.shape), x.shape[axis]
+    end = start + source.shape[axis]
+    wanted = tuple(source.shape[axis] if i == axis else n for i, n in enumerate(x.shape))
+    if source.dtype is not x.dtype or not x.size or not source.size or wanted != source.shape:
+        return None
+    before = tuple(start if i == axis else 0 for i in range(rank))
+    after = tuple(extent - end if i == axis else 0 for i in range(rank))
+    whole = Pad(source, before, after, constant(0, x.dtype).value) if any((*before, *after)) else source
+    place = Reshape(Iota(extent), (extent, *(1,) * (rank - 1 - axis)))
+    low, high = constant(start, int64), constant(end, int64)
+    inside = Map("logical_and", (Map("ge", (place, low)), Map("lt", (place, high))))
+    return Map("where", (inside if inside.shape == x.shape else Broadcast(inside, x.shape), whole, x))
+
+
+def unfolded(call: Call) -> Value:
+    """What a window along one axis sees at each of its positions, as a last axis"""
+    x: Node = call["self"]
+    if not x.shape or not x.size or not call["size"]:
+        return None
+    return Windows(x, (call["dimension"] % len(x.shape),), (call["size"],), (call["step"],), (1,))
+
+
+def unfolded_patches(call: Call) -> Value:
+    """The patches under a 2-d window as columns: (channels and places in the window, positions)"""
+    x: Node = call["self"]
+    if len(x.shape) != 4 or not x.size or 0 in call.type.shape:
+        return None
+    border = (0, 0, *call["padding"])
+    x = Pad(x, border, border, constant(0, x.dtype).value) if any(border) else x
+    seen = Windows(x, (2, 3), spread(call["kernel_size"], 2), spread(call["stride"], 2), spread(call["dilation"], 2))
+    return Map("identity", (Reshape(Permute(seen, (0, 1, 4, 5, 2, 3)), call.type.shape),))
+
+
 POOLS: Mapping[str, Translation] = {
     **{f"aten.max_pool{rank}d": max_pool(rank) for rank in (1, 2, 3)},
     **{f"aten.avg_pool{rank}d": avg_pool(rank) for rank in (1, 2, 3)},
@@ -193,6 +258,11 @@ BORDERS: Mapping[str, Translation] = {
     "aten.constant_pad_nd": padded,
     "aten.pad": padded,
     **{f"aten.{name}": counting for name in ("arange", "arange.start", "arange.start_step")},
+    **{f"aten.{name}": unit_matrix for name in ("eye", "eye.m")},
+    "aten.slice_scatter": overwritten_slice,
+    "aten.select_scatter": overwritten_place,
+    "aten.unfold": unfolded,
+    "aten.im2col": unfolded_patches,
     "aten.tril": triangle("le"),
     "aten.triu": triangle("ge"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.generate import Program, Source
-from kernelwright.ir.nodes import Const, Contract, Conv, Map, Node, Opaque, Reduce, Scan
+from kernelwright.ir.nodes import Const, Contract, Conv, Gather, Map, Node, Opaque, Reduce, Scan
 from kernelwright.load import Problem
 from kernelwright.plan import Convolution, Library, Product
 from kernelwright.plan.layouts import base_of
@@ -61,8 +61,10 @@ def core_text(core: Product | Convolution) -> str:
     return f"{kind} of {node.x.shape[1]} to {node.shape[1]} channels{groups} by {kernel}"
 
 
-def eager_bytes(node: Map | Reduce | Scan) -> int:
-    """What the operator moves by itself: its tensor operands in, its result out."""
+def eager_bytes(node: Map | Gather | Reduce | Scan) -> int:
+    """What the operator moves by itself: its tensor operands in, its result out. A Gather reads what it picks."""
+    if isinstance(node, Gather):
+        return 2 * node.nbytes + sum(base_of(index).nbytes for index in node.indices)
     operands = {base_of(x): x.nbytes for x in node.operands if not isinstance(base_of(x), Const)}
     return node.nbytes + sum(min(x.nbytes, seen) if is_tensor(x) else 0 for x, seen in operands.items())
 

@@ -23,6 +23,7 @@ from kernelwright.ir.nodes import (
     Slice,
     Symbol,
     Table,
+    Windows,
 )
 from kernelwright.plan import Buffer, Library
 from kernelwright.plan.steps import channels_last, contiguous
@@ -98,14 +99,32 @@ class Expressions:
                 return f"{self.of(x)}.permute({numbers(order)})"
             case Broadcast(x, shape):
                 return f"{self.of(x)}.expand({numbers(shape)})"
-            case Slice(x, start, step, shape):
-                return f"{self.of(x)}[{slices(start, step, shape, x.shape)}]"
+            case Slice():
+                return self.sliced(node)
+            case Windows():
+                return self.windows(node)
             case Pad(x, before, after, value):
                 sides = [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair]
                 return f"F.pad({self.of(x)}, {tuple_text(tuple(sides))}, value={python(value)})"
             case Iota(extent):
                 return f"torch.arange({extent}, device={self.device})"
         raise AssertionError(f"{type(node).__name__} was not placed in memory")
+
+    def sliced(self, node: Slice) -> str:
+        """What runs from the end of an axis is turned, since PyTorch has no views with negative steps."""
+        ends = [s + k * (n - 1) if k < 0 else s for s, k, n in zip(node.start, node.step, node.shape, strict=True)]
+        steps = tuple(map(abs, node.step))
+        backwards = tuple(axis for axis, step in enumerate(node.step) if step < 0)
+        turned = f".flip({tuple_text(backwards)})" if backwards else ""
+        if node.shape == node.x.shape and backwards and set(steps) == {1}:
+            return f"{self.of(node.x)}{turned}"
+        return f"{self.of(node.x)}[{slices(tuple(ends), steps, node.shape, node.x.shape)}]{turned}"
+
+    def windows(self, node: Windows) -> str:
+        text = self.of(node.x)
+        for axis, size, stride, apart in zip(node.axes, node.window, node.stride, node.dilation, strict=True):
+            text += f".unfold({axis}, {apart * (size - 1) + 1}, {stride})" + (f"[..., ::{apart}]" if apart > 1 else "")
+        return text
 
     def call(self, step: Library) -> str:
         """The call of PyTorch that computes a library step."""

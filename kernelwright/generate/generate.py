@@ -113,7 +113,7 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: Abstrac
         extra = extra_of(kernel, choices[kernel.name])
         pointers |= {b.name: b for b in (*extra.reads, *extra.scratch) if b.name not in pointers}
         allocations |= {b.name: b for b in extra.scratch}
-        for _, layout in kernel.region.loads:
+        for layout in kernel.region.reads:
             if not isinstance(layout.buffer.source, Iota):
                 pointers.setdefault(layout.buffer.name, layout.buffer)
         for _, layout in kernel.region.stores:

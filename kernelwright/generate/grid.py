@@ -10,11 +10,15 @@ Tiles   rows, depth and columns: an operand whose neighbours lie along the depth
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
-from kernelwright.ir.nodes import Iota, Shape
+from kernelwright.ir.nodes import Const, Gather, Iota, Map, Node, Shape
 from kernelwright.kernels.pointwise import Walk, Work
 from kernelwright.plan import Layout, Region
+from kernelwright.plan.layouts import base_of
+from kernelwright.plan.steps import Origin
 
 # Fewer elements than this are not worth a tile, or a computed coordinate.
 LARGE = 1 << 16
@@ -36,6 +40,7 @@ class Bound:
     strides: Shape
     offset: int
     extent: int
+    picks: Shape = ()  # of a Gather's source: the strides of its indices
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +53,7 @@ class Access:
     inner: int
     offset: int
     bounds: tuple[Bound, ...] = field(default=(), kw_only=True)
+    picks: Shape = field(default=(), kw_only=True)  # of a Gather's source: the strides of its indices
 
     @property
     def strides(self) -> Shape:
@@ -79,6 +85,7 @@ class Grid:
     columns: int
     loads: tuple[Access, ...]
     stores: tuple[Access, ...]
+    sources: tuple[Access, ...] = field(default=(), kw_only=True)
 
     @property
     def rows(self) -> int:
@@ -91,7 +98,7 @@ class Grid:
     @property
     def wide_index(self) -> bool:
         """Whether an element's number needs 64 bits; a block may run past the end, so leave it room."""
-        reach = max((self.reach(a) for a in (*self.loads, *self.stores)), default=0)
+        reach = max((self.reach(a) for a in (*self.loads, *self.stores, *self.sources)), default=0)
         return max(reach, math.prod(self.axes)) >= 2**31 - 2**20
 
     def reach(self, access: Access) -> int:
@@ -125,7 +132,7 @@ def is_short(grid: Grid) -> bool:
 
 
 def rows_grid(region: Region) -> Grid:
-    layouts = [layout for _, layout in region.loads] + [layout for _, layout in region.stores]
+    layouts = layouts_of(region)
     forms = [layout.strides for layout in layouts] + [guard.strides for layout in layouts for guard in layout.guards]
     *outer, (columns, inner) = merged_axes(region.shape, forms) or [(1, (0,) * len(forms))]
     bound = iter([(*(s[i] for _, s in outer), 0, inner[i]) for i in range(len(layouts), len(forms))])
@@ -140,8 +147,61 @@ def rows_grid(region: Region) -> Grid:
         )
         for i, layout in enumerate(layouts)
     ]
-    split = len(region.loads)
-    return Grid("rows", tuple(n for n, _ in outer), 1, columns, tuple(accesses[:split]), tuple(accesses[split:]))
+    loads, stores, sources = parted(region, accesses)
+    return Grid("rows", tuple(n for n, _ in outer), 1, columns, loads, stores, sources=sources)
+
+
+def layouts_of(region: Region) -> list[Layout]:
+    """Where everything lies that the region reads and writes: its loads, its stores, what it picks from."""
+    sources = [source.layout for _, source in region.sources]
+    return [*(layout for _, layout in region.loads), *(layout for _, layout in region.stores), *sources]
+
+
+AnyAccess = TypeVar("AnyAccess", bound=Access)
+
+
+def parted(
+    region: Region, accesses: Sequence[AnyAccess]
+) -> tuple[tuple[AnyAccess, ...], tuple[AnyAccess, ...], tuple[AnyAccess, ...]]:
+    """Accesses in the order of `layouts_of` as loads, stores and sources, these with the strides of their indices."""
+    first, second = len(region.loads), len(region.loads) + len(region.stores)
+    origins = [origin for _, origin in region.sources]
+    sources = tuple(picking(access, origin) for access, origin in zip(accesses[second:], origins, strict=True))
+    return tuple(accesses[:first]), tuple(accesses[first:second]), sources
+
+
+def picking(access: AnyAccess, origin: Origin) -> AnyAccess:
+    """The access with the strides of the indices, in memory and in what is guarded."""
+    bounds = tuple(replace(b, picks=own) for b, own in zip(access.bounds, origin.guarded, strict=True))
+    return replace(access, picks=origin.strides, bounds=bounds)
+
+
+def picked_in_vectors(region: Region, grid: Grid) -> list[Access]:
+    """The sources whose neighbours are picked at once: they lie side by side, and all lanes have one index."""
+    if grid.walk == "flat":
+        return []
+    uniform = uniform_nodes(region, grid, lambda access: access.is_uniform)
+    return [
+        access
+        for (node, _), access in zip(region.sources, grid.sources, strict=True)
+        if access.inner == 1 and not access.bounds and all(is_one_of(x, uniform) for x in node.indices)
+    ]
+
+
+def uniform_nodes(region: Region, grid: Grid, is_uniform: Callable[[Access], bool]) -> set[Node]:
+    """What all lanes of a vector have in common: loads, and what is computed of those and of constants."""
+    uniform: set[Node] = {x for (x, _), access in zip(region.loads, grid.loads, strict=True) if is_uniform(access)}
+    sources = {node: access for (node, _), access in zip(region.sources, grid.sources, strict=True)}
+    for node in region.body:
+        if isinstance(node, Map) and all(is_one_of(x, uniform) for x in node.args):
+            uniform.add(node)
+        if isinstance(node, Gather) and is_uniform(sources[node]) and all(is_one_of(x, uniform) for x in node.indices):
+            uniform.add(node)
+    return uniform
+
+
+def is_one_of(x: Node, uniform: set[Node]) -> bool:
+    return x in uniform or isinstance(base_of(x), Const)
 
 
 def merged_axes(shape: Shape, strides: list[Shape]) -> list[tuple[int, Shape]]:
@@ -162,7 +222,9 @@ def tiles_grid(grid: Grid) -> Grid | None:
     """The same with the axis that most scattered operands lie along as depth; None if none is scattered."""
     scattered = [a for a in grid.loads if a.inner not in (0, 1)]
     depths = [i for a in scattered for i, stride in enumerate(a.outer) if stride == 1]
-    if not depths or any(a.inner != 1 for a in grid.stores) or any(a.bounds or a.is_computed for a in grid.loads):
+    if not depths or grid.sources or any(a.inner != 1 for a in grid.stores):
+        return None
+    if any(a.bounds or a.is_computed for a in grid.loads):
         return None
     axis = max(sorted(set(depths)), key=depths.count)
     if min(grid.outer[axis], grid.columns) < TILE_EXTENT or depths.count(axis) > MOST_TURNED:
@@ -182,7 +244,7 @@ def can_be_flat(grid: Grid) -> bool:
 
 def flat_grid(grid: Grid) -> Grid:
     """One row of everything."""
-    return Grid("flat", grid.outer, 1, grid.columns, grid.loads, grid.stores)
+    return Grid("flat", grid.outer, 1, grid.columns, grid.loads, grid.stores, sources=grid.sources)
 
 
 def work_of(region: Region, grid: Grid) -> Work:
@@ -190,7 +252,8 @@ def work_of(region: Region, grid: Grid) -> Work:
     flat = grid.walk == "flat"
     accesses = (*grid.loads, *grid.stores)
     vectors = [a for a in accesses if (grid.is_dense(a) if flat else a.is_vector or a.depth == 1)]
-    starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in (*a.strides, a.offset) if n != 1]
+    vectors += picked_in_vectors(region, grid)
+    starts = [a.offset for a in vectors] if flat else [n for a in vectors for n in steps_of(a)]
     itemsizes = tuple(a.layout.buffer.dtype.itemsize for a in vectors)
     return Work(
         walk=grid.walk,
@@ -200,8 +263,14 @@ def work_of(region: Region, grid: Grid) -> Work:
         itemsizes=itemsizes or (4,),
         alignments=tuple(sorted({n for n in starts if n})),
         bytes_moved=region.bytes_moved,
-        operands=sum(is_turned(a) for a in grid.loads) if grid.walk == "tiles" else len(grid.loads),
+        operands=sum(is_turned(a) for a in grid.loads) if grid.walk == "tiles" else len(grid.loads) + len(grid.sources),
     )
+
+
+def steps_of(access: Access) -> list[int]:
+    """What must be whole vectors: every step but that from one lane to the next."""
+    across_lanes = access.depth if access.inner == 1 else access.inner
+    return [*access.outer, across_lanes, *access.picks, access.offset]
 
 
 def is_turned(access: Access) -> bool:

@@ -87,7 +87,7 @@ class Phases:
 
 def phases_of(region: Region, written_over: Collection[str]) -> Phases:
     """`written_over` are the results that take the memory of an operand."""
-    loaded = {layout.buffer.name for _, layout in region.loads}
+    loaded = {layout.buffer.name for layout in region.reads}
     known = frozenset([*(node for node, _ in region.loads), *region.body])
     level: dict[Node, int] = {} if region.given is None else {region.given: 0}
     for node in region.body:

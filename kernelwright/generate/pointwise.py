@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kernelwright.device import Device
-from kernelwright.generate.grid import Access, Bound, Grid, grid_of, is_turned, work_of
+from kernelwright.generate.grid import (
+    Access,
+    Bound,
+    Grid,
+    grid_of,
+    is_turned,
+    picked_in_vectors,
+    uniform_nodes,
+    work_of,
+)
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
-from kernelwright.ir.nodes import Const, Iota, Map, Node, Shape
+from kernelwright.ir.dtypes import DType
+from kernelwright.ir.nodes import Const, Gather, Iota, Map, Node, Shape
 from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import pointwise
 from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig, Work
 from kernelwright.plan import Kernel, Layout, Region
 from kernelwright.plan.layouts import base_of
+from kernelwright.simplify.ranges import value_range
 
 INFIX: Mapping[str, str] = {
     **{"add": "+", "sub": "-", "mul": "*", "div": "/"},
     **{"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="},
 }
+
+LANES = "KW_LANES for (int i = 0; i < N; ++i) {"
 
 # A formula longer than this says less than the code below it.
 LONGEST_FORMULA = 100
@@ -61,14 +74,28 @@ class Writer:
         self.operands: dict[Layout, tuple[str, Access]] = {}  # distinct loads by name
         self.load_names: dict[Node, str] = {}
         written = {layout.buffer.name for _, layout in region.stores}
+        every = [identifier(layout.buffer.name) for _, layout in region.loads]
         for (node, layout), access in zip(region.loads, grid.loads, strict=True):
             pointer = self.pointer(layout, writable=layout.buffer.name in written)
             if layout not in self.operands:
-                repeats = sum(a.layout.buffer == layout.buffer for _, a in self.operands.values())
-                self.operands[layout] = (pointer if not repeats else f"{pointer}_{repeats + 1}", access)
+                taken = {name for name, _ in self.operands.values()}
+                first = pointer not in taken
+                self.operands[layout] = (pointer if first else unused(pointer, {*taken, *every}), access)
             self.load_names[node] = self.operands[layout][0]
+        self.picked: dict[Gather, tuple[str, Access]] = {}  # what Gathers read, by name
+        for (gather, source), access in zip(region.sources, grid.sources, strict=True):
+            pointer = self.pointer(source.layout, writable=source.layout.buffer.name in written)
+            self.load_names[gather] = unused(f"{pointer}_at", self.load_names.values())
+            self.picked[gather] = (self.load_names[gather], access)
+        self.in_vectors = picked_in_vectors(region, grid)
+        self.uniform = uniform_nodes(region, grid, self.is_uniform) if region.sources else set()
+        self.numbers: dict[Node, int] = {node: number for number, node in enumerate(region.maps)}
         for _, layout in region.stores:
             self.pointer(layout, writable=True)
+
+    def is_uniform(self, access: Access) -> bool:
+        """One value for all lanes of a vector."""
+        return access.is_uniform
 
     def pointer(self, layout: Layout, writable: bool) -> str:
         if isinstance(layout.buffer.source, Iota):
@@ -84,6 +111,11 @@ class Writer:
     @property
     def accesses(self) -> list[tuple[str, Access]]:
         return list(self.operands.values())
+
+    @property
+    def read(self) -> list[tuple[str, Access]]:
+        """Everything that is read: operands, and what Gathers pick from."""
+        return [*self.accesses, *self.picked.values()]
 
     @property
     def results(self) -> list[tuple[Node, Access]]:
@@ -125,18 +157,24 @@ class Writer:
             value = f"int64_t({index})"
         else:
             value = f"a.{self.pointers[access.layout.buffer.name][1]}[{index}]"
+        return self.bordered(access, value, column)
+
+    def bordered(self, access: Access, value: str, column: str, index: Sequence[str] = ()) -> str:
+        """The value, or what fills the border where it is outside the bounds."""
         if not access.bounds:
             return value
-        inside = " && ".join(self.bound_text(bound, column) for bound in access.bounds)
-        dtype = access.layout.buffer.dtype
-        fill = literal(access.layout.fill, dtype)
-        return f"{inside} ? {value} : {f'kw::convert<{dtype.storage_cpp}>({fill})' if dtype.is_reduced_float else fill}"
+        inside = " && ".join(self.bound_text(bound, column, index) for bound in access.bounds)
+        return f"{inside} ? {value} : {stored_literal(access.layout.fill, access.layout.buffer.dtype)}"
 
-    def bound_text(self, bound: Bound, column: str) -> str:
+    def bound_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         """0 <= place < extent, as one comparison of unsigned numbers."""
-        terms = [*self.bound_rows(bound), *self.scaled(column, bound.strides[-1])]
+        terms = self.bound_terms(bound, column)
+        terms += [term for text, stride in zip(index, bound.picks, strict=True) for term in offsets(text, stride)]
         place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
         return f"uint64_t({place}) < {bound.extent}"
+
+    def bound_terms(self, bound: Bound, column: str) -> list[str]:
+        return [*self.bound_rows(bound), *self.scaled(column, bound.strides[-1])]
 
     def bound_rows(self, bound: Bound) -> list[str]:
         outer = bound.strides[: len(self.grid.outer)]
@@ -177,6 +215,41 @@ class Writer:
             below *= self.grid.outer[axis]
         return list(reversed(lines))
 
+    # --- what is read by index
+
+    def indexing(self) -> set[Node]:
+        """The values of the body that only say where to read."""
+        return needed_for(self.region, [x for node in self.picked for x in node.indices])
+
+    def computing(self) -> set[Node]:
+        """The values of the body that make the results."""
+        return needed_for(self.region, [node for node, _ in self.region.stores])
+
+    def picked_fields(self) -> list[str]:
+        fields = []
+        for node, (name, access) in self.picked.items():
+            storage = access.layout.buffer.dtype.storage_cpp
+            fields.append(f"{storage} {name};" if node in self.uniform else f"kw::Vec<{storage}, N> {name};")
+        return fields
+
+    def pick(self, node: Gather, index: Sequence[str], column: str) -> str:
+        """The element that is picked, or those of all lanes; outside, what a Gather gives there."""
+        _, access = self.picked[node]
+        places = [term for text, stride in zip(index, access.picks, strict=True) for term in offsets(text, stride)]
+        place = " + ".join([*self.terms(access, column), *places]) or "0"
+        pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
+        in_vector = access in self.in_vectors
+        value = f"kw::load<N>({pointer} + {place})" if in_vector else f"{pointer}[{place}]"
+        value = self.bordered(access, value, column, index)
+        bounds = zip(index, node.indices, node.extents, strict=True)
+        inside = [f"uint64_t({text}) < {extent}" for text, x, extent in bounds if not is_within(x, extent)]
+        if not inside:
+            return value
+        dtype = access.layout.buffer.dtype
+        nothing = stored_literal(node.nothing, dtype)
+        outside = f"kw::fill<N>({dtype.storage_cpp}({nothing}))" if in_vector else nothing
+        return f"{' && '.join(inside)} ? {f'({value})' if access.bounds else value} : {outside}"
+
     def result_name(self, node: Node) -> str:
         stored = [n for n, _ in self.region.stores]
         return f"y{stored.index(node)}" if len(stored) > 1 else "y"
@@ -186,38 +259,57 @@ class Writer:
 
         `texts` spells each operand; `uniform_loads` are those that are the same for all lanes.
         """
-        names: dict[Node, str] = {} if self.region.given is None else {self.region.given: texts["given"]}
-        lines: dict[bool, list[str]] = {True: [], False: []}
-        uniform: set[Node] = set()
-        widened: set[str] = set()
-        for number, node in enumerate(self.region.maps):
-            for x in node.args:
-                if x in names:
-                    continue
-                base = base_of(x)
-                if isinstance(base, Const):
-                    names[x] = literal(base.value, base.dtype)
-                    uniform.add(x)
-                    continue
-                name = self.load_names[x]
-                if name in uniform_loads:
-                    uniform.add(x)
-                names[x] = f"{name}_f" if x.dtype.is_reduced_float else texts[name]
-                if x.dtype.is_reduced_float and name not in widened:
-                    widened.add(name)
-                    lines[x in uniform].append(f"const float {name}_f = kw::widen({texts[name]});")
-            same = all(x in uniform for x in node.args)
-            value = spelled(node, [names[x] for x in node.args])
-            lines[same].append(f"const {node.dtype.compute_cpp} t{number} = {value};")
-            names[node] = f"t{number}"
-            if same:
-                uniform.add(node)
-        return lines[True], lines[False], [self.stored(node, access, names[node]) for node, access in self.results]
+        body = BodyLines(self, texts, uniform_loads)
+        computing = self.computing() if self.picked else None
+        for node in self.region.maps:
+            if computing is None or node in computing:
+                body.compute(node)
+        values = [self.stored(node, access, body.operand(node)) for node, access in self.results]
+        return body.lines[True], body.lines[False], values
 
     @staticmethod
     def stored(node: Node, access: Access, value: str) -> str:
         dtype = access.layout.buffer.dtype
         return f"kw::convert<{dtype.storage_cpp}>({value})" if dtype.is_reduced_float else value
+
+
+class BodyLines:
+    """The lines of one generated function, in order: what all lanes share, and what each computes."""
+
+    def __init__(self, writer: Writer, texts: Mapping[str, str], uniform_loads: set[str]) -> None:
+        given = writer.region.given
+        self.writer, self.texts, self.uniform_loads = writer, texts, uniform_loads
+        self.names: dict[Node, str] = {} if given is None else {given: texts["given"]}
+        self.lines: dict[bool, list[str]] = {True: [], False: []}
+        self.uniform: set[Node] = set()
+        self.widened: set[str] = set()
+
+    def operand(self, x: Node) -> str:
+        """The text of an operand: computed before, a constant, or loaded."""
+        if x in self.names:
+            return self.names[x]
+        base = base_of(x)
+        if isinstance(base, Const):
+            self.names[x] = literal(base.value, base.dtype)
+            self.uniform.add(x)
+            return self.names[x]
+        name = self.writer.load_names[x]
+        if name in self.uniform_loads:
+            self.uniform.add(x)
+        self.names[x] = f"{name}_f" if x.dtype.is_reduced_float else self.texts[name]
+        if x.dtype.is_reduced_float and name not in self.widened:
+            self.widened.add(name)
+            self.lines[x in self.uniform].append(f"const float {name}_f = kw::widen({self.texts[name]});")
+        return self.names[x]
+
+    def compute(self, node: Map) -> None:
+        operands = [self.operand(x) for x in node.args]
+        same = all(x in self.uniform for x in node.args)
+        name = f"t{self.writer.numbers[node]}"
+        self.lines[same].append(f"const {node.dtype.compute_cpp} {name} = {spelled(node, operands)};")
+        self.names[node] = name
+        if same:
+            self.uniform.add(node)
 
 
 class RowsWriter(Writer):
@@ -229,9 +321,10 @@ class RowsWriter(Writer):
             f"    template <int N> struct Operands {{ {' '.join(self.operand_fields())} }};".replace("{  }", "{}"),
             "",
             "    template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {",
-            *(f"        {line}" for line in self.coordinate_lines([a for _, a in self.accesses])),
+            *(f"        {line}" for line in self.coordinate_lines([a for _, a in self.read])),
             "        Operands<N> x;",
             *(f"        {line}" for name, access in self.accesses for line in self.load_lines(name, access)),
+            *(f"        {line}" for line in self.picking_lines()),
             "        return x;",
             "    }",
             "",
@@ -246,10 +339,45 @@ class RowsWriter(Writer):
         for name, access in self.accesses:
             storage = access.layout.buffer.dtype.storage_cpp
             fields.append(f"{storage} {name};" if self.is_uniform(access) else f"kw::Vec<{storage}, N> {name};")
-        return fields
+        return [*fields, *self.picked_fields()]
 
-    def is_uniform(self, access: Access) -> bool:
-        return access.is_uniform
+    @property
+    def texts(self) -> dict[str, str]:
+        """What each operand is called in a lane."""
+        texts = {name: f"x.{name}" if self.is_uniform(a) else f"x.{name}[i]" for name, a in self.accesses}
+        same = {name: node in self.uniform for node, (name, _) in self.picked.items()}
+        return texts | {name: f"x.{name}" if is_same else f"x.{name}[i]" for name, is_same in same.items()}
+
+    @property
+    def uniform_names(self) -> set[str]:
+        picked = {name for node, (name, _) in self.picked.items() if node in self.uniform}
+        return {name for name, a in self.accesses if self.is_uniform(a)} | picked
+
+    def picking_lines(self) -> list[str]:
+        """The indices, and what they pick: one after the other, as one may say where the next reads."""
+        body = BodyLines(self, self.texts, self.uniform_names)
+        indexing = self.indexing()
+        for node in self.region.body:
+            if isinstance(node, Map) and node in indexing:
+                body.compute(node)
+            elif isinstance(node, Gather):
+                index = [body.operand(x) for x in node.indices]
+                name, access = self.picked[node]
+                whole = node in self.uniform or access in self.in_vectors
+                value = self.pick(node, index, "column" if whole else self.lane_text)
+                body.lines[whole].append(f"x.{name} = {value};" if whole else f"x.{name}[i] = {value};")
+        shared, lanes = body.lines[True], body.lines[False]
+        return [*shared, *([LANES, *(f"    {line}" for line in (*self.lane_lines, *lanes)), "}"] if lanes else [])]
+
+    @property
+    def lane_text(self) -> str:
+        """The column of a lane."""
+        return "(column + i)"
+
+    @property
+    def lane_lines(self) -> list[str]:
+        """What a lane defines first."""
+        return []
 
     def load_lines(self, name: str, access: Access) -> list[str]:
         if self.is_uniform(access):
@@ -267,8 +395,7 @@ class RowsWriter(Writer):
         return f"kw::counted<N>({' + '.join(self.terms(access, 'column')) or '0'}, {access.inner})"
 
     def store_lines(self) -> list[str]:
-        texts = {name: f"x.{name}" if self.is_uniform(a) else f"x.{name}[i]" for name, a in self.accesses}
-        shared, lanes, values = self.body_lines(texts, {name for name, a in self.accesses if self.is_uniform(a)})
+        shared, lanes, values = self.body_lines(self.texts, self.uniform_names)
         names = [self.result_name(node) for node, _ in self.results]
         storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
         return [
@@ -303,6 +430,14 @@ class FlatWriter(RowsWriter):
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         return []
 
+    @property
+    def lane_text(self) -> str:
+        return "e"
+
+    @property
+    def lane_lines(self) -> list[str]:
+        return ["const Index e = column + i;"]
+
     def load_lines(self, name: str, access: Access) -> list[str]:
         if self.is_uniform(access):
             return [f"x.{name} = {self.element(access)};"]
@@ -319,9 +454,8 @@ class FlatWriter(RowsWriter):
         offset = [str(access.offset)] if access.offset else []
         return [*offset, *([column] if self.grid.is_dense(access) else self.lookup_terms(access.strides))]
 
-    def bound_text(self, bound: Bound, column: str) -> str:
-        place = " + ".join([*self.lookup_terms(bound.strides), *([str(bound.offset)] if bound.offset else [])])
-        return f"uint64_t({place.replace('+ -', '- ')}) < {bound.extent}"
+    def bound_terms(self, bound: Bound, column: str) -> list[str]:
+        return self.lookup_terms(bound.strides)
 
     def lookup_terms(self, strides: Shape) -> list[str]:
         """Element e's coordinate along each axis that has a stride, times that stride."""
@@ -402,6 +536,42 @@ class TilesWriter(Writer):
         return f"kw::gather<N>({self.address(access)}, {access.inner})"
 
 
+def stored_literal(value: bool | int | float, dtype: DType) -> str:
+    """A constant as it lies in memory."""
+    text = literal(value, dtype)
+    return f"kw::convert<{dtype.storage_cpp}>({text})" if dtype.is_reduced_float else text
+
+
+def unused(wish: str, taken: Collection[str]) -> str:
+    """The name, with a number if it is taken."""
+    numbered = (f"{wish}_{number}" for number in range(2, len(taken) + 3))
+    return wish if wish not in taken else next(name for name in numbered if name not in taken)
+
+
+def needed_for(region: Region, roots: Sequence[Node]) -> set[Node]:
+    """The Maps of the body that these values are computed by, from what is loaded or picked."""
+    inside = set(region.maps)
+    found: set[Node] = set()
+    pending = list(roots)
+    while pending:
+        node = pending.pop()
+        if isinstance(node, Map) and node in inside and node not in found:
+            found.add(node)
+            pending.extend(node.args)
+    return found
+
+
+def offsets(index: str, stride: int) -> list[str]:
+    """index * stride, in 64 bits."""
+    return [] if stride == 0 else [f"int64_t({index})" if stride == 1 else f"int64_t({index}) * {stride}"]
+
+
+def is_within(index: Node, extent: int) -> bool:
+    """Whether the graph tells that the index is one of an axis so long."""
+    low, high = value_range(index)
+    return low >= 0 and high < extent
+
+
 WRITERS: Mapping[str, type[Writer]] = {"rows": RowsWriter, "flat": FlatWriter, "tiles": TilesWriter}
 
 
@@ -415,9 +585,14 @@ def formula_of(region: Region) -> str:
     """What the kernel computes, as one would say it; for long chains, how many functions it fuses."""
     names = {node: layout.buffer.name for node, layout in region.loads}
     texts: dict[Node, str] = {} if region.given is None else {region.given: "product"}
-    for node in region.maps:
-        args = [operand_formula(x, names, texts) for x in node.args]
-        texts[node] = map_formula(node, args)
+    picked = {node: source.layout.buffer.name for node, source in region.sources}
+    for node in region.body:
+        operands = node.indices if isinstance(node, Gather) else node.operands
+        args = [operand_formula(x, names, texts) for x in operands]
+        if isinstance(node, Map):
+            texts[node] = map_formula(node, args)
+        elif isinstance(node, Gather):
+            texts[node] = f"{picked[node]}[{', '.join(map(unwrapped, args))}]"
     results = [f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores]
     text = "; ".join(results)
     if len(text) <= LONGEST_FORMULA:

@@ -15,24 +15,23 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.phases import Phases, phases_of
-from kernelwright.generate.pointwise import LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
+from kernelwright.generate.pointwise import LANES, LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
 from kernelwright.generate.program import Source
 from kernelwright.generate.rows import RowAccess, RowGrid, is_dense, row_grid
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import by_name
-from kernelwright.ir.nodes import Const, Map, Node, Reduce
+from kernelwright.ir.nodes import Const, Gather, Map, Node, Reduce
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import Config, CpuConfig, ReduceConfig, RowWork
 from kernelwright.plan import Buffer, Kernel, Region
+from kernelwright.plan.steps import Origin
 
 UINT8 = by_name("uint8")
 
 # Stands for the lane of a vector in the number of an element.
 LANE = "i"
-
-LANES = "KW_LANES for (int i = 0; i < N; ++i) {"
 
 # What a state holds for one lane, in elements; positions count as two.
 STATE_ELEMENTS = {"Sum": 1, "Product": 1, "Largest": 1, "Smallest": 1, "Deviations": 3, "Exponentials": 2}
@@ -68,8 +67,7 @@ class Values:
 
     def loaded(self, node: Node) -> str:
         name = self.writer.load_names[node]
-        access = self.writer.access(name)
-        same = self.writer.is_uniform(access)
+        same = self.writer.is_same(node)
         place = f"x.{name}" if name in self.early else local(name) if name in self.late else f"r.{name}"
         text = place if same else f"{place}[i]"
         if same:
@@ -129,8 +127,9 @@ class RowsWriter(Writer):
                     users.setdefault(self.load_names[node], set()).add(phase)
         of_row = {name for name, access in self.operands.values() if rows_of(access).is_of_row}
         late = {name for name, phases in users.items() if len(phases) == 1 and 0 not in phases}
+        late -= {name for name, _ in self.picked.values()}
         self.of_row = [name for name, _ in self.accesses if name in of_row]
-        self.early = [name for name, _ in self.accesses if name in users and name not in of_row | late]
+        self.early = [name for name, _ in self.read if name in users and name not in of_row | late]
         self.late = [name for name, _ in self.accesses if name in late - of_row]
         self.exported = self.exported_values()
 
@@ -143,17 +142,17 @@ class RowsWriter(Writer):
         raise AssertionError("only the epilogue of a product is given a value")
 
     def access(self, name: str) -> RowAccess:
-        return next(rows_of(access) for known, access in self.operands.values() if known == name)
+        return next(rows_of(access) for known, access in self.read if known == name)
+
+    def is_same(self, node: Node) -> bool:
+        """Whether what is loaded or picked is the same for all lanes."""
+        return node in self.uniform if isinstance(node, Gather) else self.is_uniform(self.access(self.load_names[node]))
 
     def value_name(self, node: Node) -> str:
         return f"t{self.numbers[node]}"
 
     def row_text(self, node: Node) -> str:
         return f"r.{self.value_name(node)}[i]" if self.grid.across else f"r.{self.value_name(node)}"
-
-    def is_uniform(self, access: Access) -> bool:
-        """The same for all lanes of a vector: of a row's values, all are, unless lanes are rows."""
-        return access.is_uniform
 
     def exported_values(self) -> list[Node]:
         """The values of a row that are used in another function than the one that computes them."""
@@ -193,14 +192,12 @@ class RowsWriter(Writer):
         lane = self.scaled("i", access.inner) if column == LANE else []
         return [*offset, *self.row_terms(access), *self.column_terms(rows_of(access).reduced), *lane]
 
-    def bound_text(self, bound: Bound, column: str) -> str:
+    def bound_terms(self, bound: Bound, column: str) -> list[str]:
         split = len(self.grid.outer)
         lane_axis = split - 1 if self.grid.across else -1
         terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
         terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
-        terms += self.scaled("i", bound.strides[lane_axis]) if column == LANE else []
-        place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
-        return f"uint64_t({place}) < {bound.extent}"
+        return [*terms, *(self.scaled("i", bound.strides[lane_axis]) if column == LANE else [])]
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         """Also the coordinates of the column that any of the operands needs."""
@@ -260,9 +257,9 @@ class RowsWriter(Writer):
         return [self.field(name) for name in self.early]
 
     def field(self, name: str) -> str:
-        access = self.access(name)
-        storage = access.layout.buffer.dtype.storage_cpp
-        return f"{storage} {name};" if self.is_uniform(access) else f"kw::Vec<{storage}, N> {name};"
+        storage = self.access(name).layout.buffer.dtype.storage_cpp
+        same = self.is_same(next(node for node, known in self.load_names.items() if known == name))
+        return f"{storage} {name};" if same else f"kw::Vec<{storage}, N> {name};"
 
     def row_struct(self) -> list[str]:
         fields = [self.field(name) for name in self.of_row]
@@ -299,15 +296,51 @@ class RowsWriter(Writer):
         return []
 
     def load_function(self) -> list[str]:
-        accesses = [self.access(name) for name in self.early]
+        picked = [name for name, _ in self.picked.values()]
+        early = [name for name in self.early if name not in picked]
+        values, only_here = self.picking()
+        lines = [line for name in early for line in self.load_lines(f"x.{name}", self.access(name))]
+        for name in only_here:
+            declared = f"kw::Vec<{self.access(name).layout.buffer.dtype.storage_cpp}, N>"
+            lines += self.load_lines(local(name), self.access(name), declared)
+        lines += values.lines[True]
+        if values.lines[False]:
+            lines += [LANES, *(f"    {line}" for line in values.lines[False]), "}"]
         return [
             "template <int N> KW_DEVICE static Operands<N> load(const Args& a, Index row, Index column) {",
-            *(f"    {line}" for line in self.coordinate_lines(accesses)),
+            *(f"    {line}" for line in self.coordinate_lines(list(map(self.access, (*early, *only_here, *picked))))),
             "    Operands<N> x;",
-            *(f"    {line}" for name in self.early for line in self.load_lines(f"x.{name}", self.access(name))),
+            *(f"    {line}" for line in lines),
             "    return x;",
             "}",
         ]
+
+    def picking(self) -> tuple[Values, list[str]]:
+        """The indices and what they pick, in order; and the operands that are loaded for them alone."""
+        indexing = self.indexing()
+        wanted = [x for node in (*indexing, *self.picked) for x in loads_of(node)]
+        names = {self.load_names[x] for x in map(self.phases.resolved, wanted) if x in self.load_names}
+        only_here = [name for name, _ in self.accesses if name in names and name not in self.early]
+        values = Values(self, self.early, only_here)
+        for node in self.region.body:
+            if isinstance(node, Map) and node in indexing:
+                values.compute(node)
+            elif isinstance(node, Gather):
+                name, access = self.picked[node]
+                whole = node in self.uniform or access in self.in_vectors
+                value = self.pick(node, [values.operand(x) for x in node.indices], "" if whole else LANE)
+                values.lines[whole].append(f"x.{name} = {value};" if whole else f"x.{name}[i] = {value};")
+        return values, only_here
+
+    def indexing(self) -> set[Node]:
+        found: set[Node] = set()
+        pending = [x for node in self.picked for x in node.indices]
+        while pending:
+            node = self.phases.resolved(pending.pop())
+            if isinstance(node, Map) and node in self.numbers and node not in found:
+                found.add(node)
+                pending.extend(node.args)
+        return found
 
     def begin_function(self) -> list[str]:
         accesses = [self.access(name) for name in self.of_row]
@@ -419,6 +452,10 @@ class RowsWriter(Writer):
         return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
 
 
+def loads_of(node: Node) -> tuple[Node, ...]:
+    return node.indices if isinstance(node, Gather) else node.operands
+
+
 def rows_of(access: Access) -> RowAccess:
     assert isinstance(access, RowAccess)
     return access
@@ -448,7 +485,7 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
     writer = RowsWriter(kernel)
     grid, phases = writer.grid, writer.phases
     accesses = [rows_of(a) for a in (*grid.loads, *grid.stores)]
-    vectors = [a for a in accesses if a.is_vector]
+    vectors = [*(a for a in accesses if a.is_vector), *map(rows_of, writer.in_vectors)]
     early = [writer.access(name) for name in writer.early]
     again = [a for a in early if used_later(writer, a)]
     flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
@@ -461,14 +498,18 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),
         alignments=tuple(sorted({n for a in vectors for n in starts_of(a, grid)} - {0})),
         bytes_moved=kernel.region.bytes_moved,
-        again_bytes=sum(a.layout.touched_bytes for a in again),
-        held_bytes=sum(a.layout.buffer.dtype.itemsize for a in again if not writer.is_uniform(a)),
+        again_bytes=sum(touched_bytes(a) for a in again),
+        held_bytes=sum(a.layout.buffer.dtype.itemsize for a in again if a.picks or not writer.is_uniform(a)),
         operands=len(early),
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
         phases=phases.walks,
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
-        in_place=any(layout.buffer.name in stored for _, layout in kernel.region.loads),
+        in_place=any(layout.buffer.name in stored for layout in kernel.region.reads),
     )
+
+
+def touched_bytes(access: RowAccess) -> int:
+    return Origin(access.layout, access.picks, ()).touched_bytes if access.picks else access.layout.touched_bytes
 
 
 def used_later(writer: RowsWriter, access: RowAccess) -> bool:
@@ -481,7 +522,7 @@ def used_later(writer: RowsWriter, access: RowAccess) -> bool:
 def starts_of(access: RowAccess, grid: RowGrid) -> list[int]:
     """Steps that must be whole vectors: all but that from one lane to the next."""
     steps = (*access.outer[:-1], *access.reduced) if grid.across else (*access.outer, *access.reduced[:-1])
-    return [*steps, access.offset]
+    return [*steps, *access.picks, access.offset]
 
 
 def node_flops(node: Map) -> int:
@@ -545,9 +586,16 @@ def row_formula(region: Region, phases: Phases) -> str:
             return f"{node.value:g}" if isinstance(node.value, float) else str(node.value)
         return texts[node]
 
+    picked = {node: source.layout.buffer.name for node, source in region.sources}
     for node in region.body:
-        operands = [text_of(x) for x in node.operands]
-        texts[node] = map_formula(node, operands) if isinstance(node, Map) else f"{node.fn}({unwrapped(operands[0])})"
+        operands = [unwrapped(text_of(x)) for x in loads_of(node)]
+        match node:
+            case Map():
+                texts[node] = map_formula(node, [text_of(x) for x in node.args])
+            case Gather():
+                texts[node] = f"{picked[node]}[{', '.join(operands)}]"
+            case _:
+                texts[node] = f"{node.fn}({operands[0]})"
         if len(texts[node]) > LONGEST_FORMULA:
             texts[node] = "..."
     text = "; ".join(f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from kernelwright.generate.grid import Access, Bound, Grid, merged_axes
+from kernelwright.generate.grid import Access, Bound, Grid, layouts_of, merged_axes, parted
 from kernelwright.ir.nodes import Reduce, Shape
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.plan import Layout, Region
@@ -85,10 +85,6 @@ def tile_grid(region: Region, across: bool) -> RowGrid:
     return grid_over(region, kept or [(1, still)], reduced or [(1, (*still, 0))], across)
 
 
-def layouts_of(region: Region) -> list[Layout]:
-    return [layout for _, layout in (*region.loads, *region.stores)]
-
-
 def axes_of(region: Region, order: Sequence[int]) -> tuple[list[tuple[int, Shape]], list[tuple[int, Shape]]]:
     """The kept axes and the reduced ones in this order, each with the strides of all operands and guards."""
     strides = [own_strides(layout) for layout in layouts_of(region)]
@@ -102,14 +98,15 @@ def grid_over(
     region: Region, kept: Sequence[tuple[int, Shape]], reduced: Sequence[tuple[int, Shape]], across: bool
 ) -> RowGrid:
     accesses = accesses_of(layouts_of(region), kept, reduced, across)
-    split = len(region.loads)
+    loads, stores, sources = parted(region, accesses)
     return RowGrid(
         walk="rows",
         outer=tuple(n for n, _ in kept),
         depth=1,
         columns=math.prod(n for n, _ in reduced),
-        loads=tuple(accesses[:split]),
-        stores=tuple(accesses[split:]),
+        loads=loads,
+        stores=stores,
+        sources=sources,
         across=across,
         reduced=tuple(n for n, _ in reduced),
         places=tuple(s[-1] for _, s in reduced),

@@ -16,6 +16,7 @@ from .nodes import (
     Const,
     Contract,
     Conv,
+    Gather,
     Graph,
     Input,
     Iota,
@@ -89,6 +90,20 @@ def conv_value(node: Conv, values: Mapping[Node, Any]) -> torch.Tensor:
     return torch.convolution(x, weight, None, *geometry, node.transposed, list(node.output_padding), node.groups)
 
 
+def gather_value(node: Gather, values: Mapping[Node, Any]) -> torch.Tensor:
+    x: torch.Tensor = values[node.x]
+    rank = len(node.shape)
+    indices = [values[index].long().to(x.device).expand(node.shape) for index in node.indices]
+    inside = torch.ones(node.shape, dtype=torch.bool, device=x.device)
+    for index, extent in zip(indices, node.extents, strict=True):
+        inside &= (index >= 0) & (index < extent)
+    places = [
+        torch.arange(n, device=x.device).reshape(n, *(1,) * (rank - 1 - axis)) for axis, n in enumerate(node.shape)
+    ]
+    picked = x[(*places, *(index.where(inside, 0) for index in indices))]
+    return picked.where(inside, torch.tensor(node.nothing, dtype=x.dtype, device=x.device))
+
+
 def opaque_value(node: Opaque, values: Mapping[Node, Any]) -> Any:
     kwargs = {name: thaw(value, values) for name, value in node.kwargs}
     return resolve_operator(node.target)(*(thaw(a, values) for a in node.args), **kwargs)
@@ -132,6 +147,7 @@ MEANING: Mapping[type[Node], Callable[[Any, Mapping[Node, Any]], Any]] = {
     Scan: scan_value,
     Contract: lambda n, v: torch.einsum(n.equation, *(x.float() if n.wide else x for x in (v[n.a], v[n.b]))),
     Conv: conv_value,
+    Gather: gather_value,
     Opaque: opaque_value,
     Item: lambda n, v: v[n.source][n.index],
     Reshape: lambda n, v: v[n.x].reshape(n.shape),

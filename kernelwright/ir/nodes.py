@@ -10,6 +10,7 @@
               Scan           the reductions of all beginnings of an axis: a running sum, product or extreme
               Contract       a sum of products of two tensors, as an einsum equation
               Conv           a convolution without its bias
+              Gather         elements picked by computed indices
               Opaque         a PyTorch operator we do not look into; it runs in PyTorch
               Item           one of the results of an Opaque
     view      Reshape Permute Broadcast Slice    the same elements, seen another way
@@ -340,6 +341,51 @@ class Conv(Node):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Gather(Node):
+    """x[i, indices[0][i], indices[1][i], ...] for every place i: from the last axes of x, one for each index, it picks.
+
+    The other axes of x are those of the result; what is the same for all places is a Broadcast of x. Indices of shape
+    [] are spread. One that is negative or past the end of its axis picks `nothing`.
+    """
+
+    x: Node
+    indices: tuple[Node, ...]
+    fn: ClassVar[str] = "gather"
+
+    @property
+    def shape(self) -> Shape:
+        return self.x.shape[: -len(self.indices)]
+
+    @property
+    def extents(self) -> Shape:
+        """How long the axes are that are picked from."""
+        return self.x.shape[-len(self.indices) :]
+
+    @property
+    def nothing(self) -> bool | int | float:
+        """What there is outside of x: a value that shows, but for booleans and unsigned integers, which have none."""
+        return math.nan if self.dtype.kind == "float" else self.dtype.lowest
+
+    @property
+    def dtype(self) -> DType:
+        return self.x.dtype
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (self.x, *self.indices)
+
+    def rebuild(self, operands: tuple[Node, ...]) -> Node:
+        return Gather(operands[0], operands[1:])
+
+    def __post_init__(self) -> None:
+        assert self.indices, "a gather without an index"
+        assert all(index.shape in ((), self.shape) for index in self.indices), f"{self.shape} is not indexed everywhere"
+        assert all(index.dtype.kind == "int" for index in self.indices), "an index is an integer"
+        assert self.dtype.kind != "complex", "complex numbers are PyTorch's"
+        assert 0 not in self.extents, "there is nothing to pick from"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Opaque(Node):
     """An ATen operator by name, with all its arguments. `serial` tells apart calls that draw random numbers."""
 
@@ -407,6 +453,10 @@ class Item(Node):
         (source,) = operands
         assert isinstance(source, Opaque)
         return Item(source, self.index)
+
+
+# What a kernel computes element by element: a Gather is one too, though its source must be in memory before.
+Pointwise: TypeAlias = Map | Gather
 
 
 class View(Node):

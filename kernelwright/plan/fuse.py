@@ -1,9 +1,9 @@
 """A `Graph` and its row groups come in; the groups of all other Maps that share one kernel go out.
 
 The graph is cut into levels by its barriers: whatever is computed in PyTorch, row groups, and views of what a kernel of
-ours computes. A node's level is the most barriers on any way from the inputs to it. Maps of one level and one shape can
-share a kernel without ever waiting for each other. Each Map is put on the latest level its users allow, so that a value
-is made where it is used.
+ours computes; what a Gather picks from lies behind one too. A node's level is the most barriers on any way from the
+inputs to it. Maps of one level and one shape can share a kernel without ever waiting for each other. Each Map is put on
+the latest level its users allow, so that a value is made where it is used.
 """
 
 from __future__ import annotations
@@ -12,7 +12,21 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Item, Map, Node, Opaque, Reduce, Scan, Shape, View
+from kernelwright.ir.nodes import (
+    Broadcast,
+    Const,
+    Gather,
+    Graph,
+    Item,
+    Map,
+    Node,
+    Opaque,
+    Pointwise,
+    Reduce,
+    Scan,
+    Shape,
+    View,
+)
 from kernelwright.ir.rewrite import rewrite
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.plan.layouts import base_of
@@ -33,7 +47,7 @@ class Fused:
     """Everything that kernels of ours compute, in groups, each in SSA order. Cheap rank-0 Maps stand in every group
     that uses them."""
 
-    maps: tuple[tuple[Map, ...], ...]
+    maps: tuple[tuple[Pointwise, ...], ...]
     rows: tuple[RowGroup, ...]
 
 
@@ -46,11 +60,14 @@ def fuse(graph: Graph, own: frozenset[Node] = frozenset()) -> Fused:
     levels = latest_levels(graph, users, pieces)
     inlined = inlined_values(graph, users) - set(group_of)
     order = {node: i for i, node in enumerate(graph.nodes())}
-    families: dict[tuple[int, Shape], list[Map]] = defaultdict(list)
+    families: dict[tuple[int, Shape], list[Pointwise]] = defaultdict(list)
     for node in graph.nodes():
-        if isinstance(node, Map) and node not in inlined and node not in group_of:
+        if isinstance(node, (Map, Gather)) and node not in inlined and node not in group_of:
             families[levels[node], node.shape].append(node)
-    groups = [group for family in families.values() for part in connected(family) for group in split_by_pointers(part)]
+    parts = [
+        part for family in families.values() for whole in connected(family) for part in before_products(whole, own)
+    ]
+    groups = [group for part in parts for group in split_by_pointers(part)]
     maps = tuple(tuple(sorted((*inlined_for(group, inlined), *group), key=order.__getitem__)) for group in groups)
     whole = [tuple(sorted((*inlined_for(g.nodes, inlined), *g.nodes), key=order.__getitem__)) for g in rows]
     return Fused(maps, tuple(replace(group, nodes=nodes) for group, nodes in zip(rows, whole, strict=True)))
@@ -70,6 +87,24 @@ def epilogues(graph: Graph, own: frozenset[Node]) -> frozenset[Node]:
     return frozenset(found)
 
 
+def before_products(part: list[Pointwise], own: frozenset[Node]) -> list[list[Pointwise]]:
+    """A product's epilogue reads nothing by index: what it would pick comes from a kernel before it."""
+    inside = set(part)
+    gathers = [node for node in part if isinstance(node, Gather)]
+    if not gathers or not any(x in own for node in part for x in node.operands):
+        return [part]
+    early: set[Node] = set()
+    pending: list[Node] = list(gathers)
+    while pending:
+        node = pending.pop()
+        if node in inside and node not in early:
+            early.add(node)
+            pending.extend(node.operands)
+    if any(x in own for node in early for x in node.operands):
+        return [part]
+    return [[n for n in part if n in early], [n for n in part if n not in early]]
+
+
 def users_of(graph: Graph) -> dict[Node, list[Node]]:
     """The nodes that take each node as an operand."""
     users: dict[Node, list[Node]] = defaultdict(list)
@@ -87,17 +122,29 @@ def ends_of(graph: Graph) -> set[Node]:
 def is_barrier(node: Node) -> bool:
     """Its operands must be in memory before it starts."""
     if isinstance(node, View):
-        return isinstance(node.x, (Map, Reduce, Scan))
-    return bool(node.operands) and not isinstance(node, (Map, Item))
+        return is_computed(node.x)
+    return bool(node.operands) and not isinstance(node, (Map, Gather, Item))
+
+
+def is_computed(node: Node) -> bool:
+    """By a kernel of ours."""
+    return isinstance(node, (Map, Gather, Reduce, Scan))
+
+
+def crosses(user: Node, x: Node) -> bool:
+    """Between x and this user of it lies a barrier."""
+    return is_barrier(user) or (isinstance(user, Gather) and user.x is x and is_computed(x))
 
 
 def earliest_levels(pieces: Iterable[frozenset[Node]]) -> dict[Node, int]:
     """The most barriers on any way to each node, itself included. A row group is one barrier."""
     levels: dict[Node, int] = {}
     for piece in pieces:
-        below = max((levels[x] for node in piece for x in node.operands if x not in piece), default=0)
+        grouped = len(piece) > 1
+        edges = [(node, x) for node in piece for x in node.operands if x not in piece]
+        reached = max((levels[x] + (grouped or crosses(node, x)) for node, x in edges), default=int(grouped))
         for node in piece:
-            levels[node] = below + (len(piece) > 1 or is_barrier(node))
+            levels[node] = reached
     return levels
 
 
@@ -110,8 +157,8 @@ def latest_levels(
     grouped = {node for piece in pieces if len(piece) > 1 for node in piece}
     for piece in reversed(pieces):
         (node, *others) = piece
-        if isinstance(node, Map) and node not in ends and not others:
-            limits = [levels[u] - (u in grouped or is_barrier(u)) for u in users[node]]
+        if isinstance(node, (Map, Gather)) and node not in ends and not others:
+            limits = [levels[u] - (u in grouped or crosses(u, node)) for u in users[node]]
             levels[node] = max(levels[node], min(limits, default=levels[node]))
     return levels
 
@@ -144,27 +191,27 @@ def inlined_under(node: Node, inlined: set[Node]) -> Iterator[Map]:
             yield x
 
 
-def connected(family: Sequence[Map]) -> list[list[Map]]:
+def connected(family: Sequence[Pointwise]) -> list[list[Pointwise]]:
     """The family cut into parts that share no value; if it is tiny, all of it."""
     if family[0].size <= TINY_ELEMENTS:
         return [list(family)]
-    part_of: dict[Node, list[Map]] = {}
+    part_of: dict[Node, list[Pointwise]] = {}
     for node in family:
-        values = [node, *(base_of(x) for x in node.args if not isinstance(x, Const))]
+        values = [node, *(base_of(x) for x in node.operands if not isinstance(x, Const))]
         met = {id(part_of[v]): part_of[v] for v in values if v in part_of}
         merged = [n for part in met.values() for n in part] + [node]
         for member in merged:
-            for v in (member, *(base_of(x) for x in member.args if not isinstance(x, Const))):
+            for v in (member, *(base_of(x) for x in member.operands if not isinstance(x, Const))):
                 part_of[v] = merged
     parts = {id(part_of[n]): part_of[n] for n in family}
     order = {n: i for i, n in enumerate(family)}
     return [sorted(part, key=order.__getitem__) for part in parts.values()]
 
 
-def split_by_pointers(part: Sequence[Map]) -> list[tuple[Map, ...]]:
+def split_by_pointers(part: Sequence[Pointwise]) -> list[tuple[Pointwise, ...]]:
     """Pieces of the part, in order, each with few enough operands; one piece nearly always."""
-    pieces: list[tuple[Map, ...]] = []
-    piece: list[Map] = []
+    pieces: list[tuple[Pointwise, ...]] = []
+    piece: list[Pointwise] = []
     for node in part:
         if piece and len(pointers([*piece, node])) > MOST_POINTERS:
             pieces.append(tuple(piece))
@@ -173,11 +220,11 @@ def split_by_pointers(part: Sequence[Map]) -> list[tuple[Map, ...]]:
     return [*pieces, tuple(piece)]
 
 
-def pointers(piece: Sequence[Map]) -> set[Node]:
+def pointers(piece: Sequence[Pointwise]) -> set[Node]:
     """What is loaded from outside, and the results that nothing inside uses."""
     inside = set(piece)
-    loads = {x for node in piece for x in node.args if not isinstance(x, Const) and x not in inside}
-    return loads | (inside - {x for node in piece for x in node.args})
+    loads = {x for node in piece for x in node.operands if not isinstance(x, Const) and x not in inside}
+    return loads | (inside - {x for node in piece for x in node.operands})
 
 
 def spread_cheap_values(graph: Graph) -> Graph:
@@ -212,11 +259,12 @@ def spread_cheap_values(graph: Graph) -> Graph:
 
 
 def is_of_rows(node: Node) -> bool:
-    """Computed from a finished reduction: once a row, in the kernel that reduced it, costs nothing."""
+    """Computed from a finished reduction, once a row in the kernel that reduced it; or read by index, in a kernel that
+    is needed anyway."""
     stack, seen = [node], set[Node]()
     while stack:
         current = stack.pop()
-        if isinstance(current, Reduce):
+        if isinstance(current, (Reduce, Gather)):
             return True
         if isinstance(current, (Map, View)) and current not in seen:
             seen.add(current)

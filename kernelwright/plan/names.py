@@ -7,7 +7,7 @@ import keyword
 import re
 from collections.abc import Mapping, Sequence
 
-from kernelwright.ir.nodes import Contract, Conv, Graph, Input, Map, Node, Opaque, Param, Reduce, Scan, View
+from kernelwright.ir.nodes import Contract, Conv, Gather, Graph, Input, Map, Node, Opaque, Param, Reduce, Scan, View
 from kernelwright.plan.layouts import base_of
 
 # Names the emitted forward() uses itself.
@@ -72,7 +72,7 @@ class Namer:
         """The result of the model is `y`; anything else is named after the last function."""
         if len(self.outputs) == 1 and base_of(self.outputs[0]) is node:
             return self.unique("y")
-        if not isinstance(node, (Map, Reduce, Scan)):
+        if not isinstance(node, (Map, Gather, Reduce, Scan)):
             return self.unique("product")
         return self.unique(spoken(node) if node.fn != "identity" else "copy")
 
@@ -83,13 +83,13 @@ class Namer:
     def view(self, node: Node) -> str:
         return self.unique("dense" if isinstance(node, View) else "table")
 
-    def kernel(self, maps: Sequence[Map | Reduce | Scan], core: Node | None) -> str:
+    def kernel(self, maps: Sequence[Map | Gather | Reduce | Scan], core: Node | None) -> str:
         """At most the last three functions, in order: add_mul_relu; after a product, gemm_add_mul_relu.
 
         Of a kernel that reduces: what it reduces by, and the last function: max_exponentials_div, cumsum_relu.
         """
         first = [] if core is None else ["conv" if isinstance(core, Conv) else "gemm"]
-        reduced = [spoken(node) for node in maps if not isinstance(node, Map)]
+        reduced = [spoken(node) for node in maps if isinstance(node, (Reduce, Scan))]
         if reduced:
             ending = [node.fn for node in maps[-1:] if isinstance(node, Map) and node.fn not in ("cast", "identity")]
             return self.unique("_".join([*first, *dict.fromkeys([*reduced[:3], *ending])]) + "_kernel")
@@ -99,6 +99,6 @@ class Namer:
         return self.unique("_".join(dict.fromkeys(functions[-3:])) + "_kernel")
 
 
-def spoken(node: Map | Reduce | Scan) -> str:
+def spoken(node: Map | Gather | Reduce | Scan) -> str:
     """The function's name; of a running sum, PyTorch's."""
     return f"cum{node.fn}" if isinstance(node, Scan) else node.fn

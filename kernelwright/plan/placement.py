@@ -10,26 +10,25 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
+    Gather,
     Graph,
     Input,
     Iota,
     Item,
-    Map,
     Node,
     Opaque,
+    Pad,
     Param,
     Permute,
-    Reduce,
-    Scan,
     Shape,
     Table,
     Update,
     View,
 )
 from kernelwright.plan.convolutions import Convolution
-from kernelwright.plan.fuse import ends_of, users_of
+from kernelwright.plan.fuse import ends_of, is_computed, users_of
 from kernelwright.plan.joins import joins_of
-from kernelwright.plan.layouts import base_of, guarded_layout, layout_of
+from kernelwright.plan.layouts import base_of, guarded_layout, layout_of, views_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
@@ -42,6 +41,7 @@ from kernelwright.plan.steps import (
     Layout,
     Library,
     Materialise,
+    Origin,
     Plan,
     Region,
     Step,
@@ -168,11 +168,13 @@ class Placement:
         shape = last.shape
         core = None if unit.core is None else self.core(unit.core)
         inside = {*unit.maps, unit.core}
+        sources = self.sources(unit)
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
-            for x in node.operands:
+            for x in loaded(node):
                 if x not in inside and x not in loads and not isinstance(base_of(x), Const):
                     loads[x] = self.load(x, shape, guarded=core is None)
+        reads = {**loads, **sources}
         stored = [n for n in unit.nodes if self.is_stored(n)]
         writes_over: dict[str, str] = {}
         stores: list[tuple[Node, Layout]] = []
@@ -180,10 +182,11 @@ class Placement:
             if result in self.joins:
                 stores.append((result, self.joined(result)))
                 continue
-            buffer = self.store_buffer(number, unit, result, loads, writes_over)
+            buffer = self.store_buffer(number, unit, result, reads, writes_over)
             self.places[result] = buffer
             stores.append((result, Layout(buffer, shape, buffer.strides, 0)))
-        region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core)
+        picked = picked_from(unit, sources)
+        region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, sources=picked)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
 
     def add_rows(self, unit: Unit) -> None:
@@ -192,9 +195,10 @@ class Placement:
         core = None if unit.core is None else self.core(unit.core)
         inside = {*unit.maps, unit.core}
         row = row_shape(unit.shape, unit.axes)
+        sources = self.sources(unit)
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
-            for x in node.operands:
+            for x in loaded(node):
                 if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
                     loads[x] = along_rows(self.load(x, x.shape, guarded=core is None), unit.shape, row)
         stores: list[tuple[Node, Layout]] = []
@@ -211,8 +215,15 @@ class Placement:
                 stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
             else:
                 stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
-        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes)
+        picked = picked_from(unit, sources)
+        region = Region(
+            unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes, sources=picked
+        )
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
+
+    def sources(self, unit: Unit) -> dict[Node, Layout]:
+        """Where what the unit's Gathers pick from lies."""
+        return {n.x: self.load(n.x, n.x.shape, guarded=True) for n in unit.maps if isinstance(n, Gather)}
 
     def core(self, node: Contract | Conv) -> Product | Convolution:
         return self.product(node) if isinstance(node, Contract) else self.convolution(node)
@@ -267,18 +278,25 @@ class Placement:
 
     def load(self, x: Node, shape: tuple[int, ...], guarded: bool = False) -> Layout:
         """Where a kernel reads x. What strides cannot express is copied first, and borders too unless it minds them."""
+        if isinstance(base_of(x), Const) and x not in self.places:
+            self.materialise(x)  # a product's operand is in memory, even one made of a number
         while isinstance(layout := guarded_layout(x, self.places), View) or (layout.guards and not guarded):
-            self.materialise(layout if isinstance(layout, View) else x)
+            self.materialise(layout if isinstance(layout, View) else self.outermost_border(x))
         if not layout.shape:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout
+
+    def outermost_border(self, x: Node) -> Node:
+        """With this in memory, x has no guards. What is seen of it may be repeated many times over."""
+        chain, _ = views_of(x, self.places)
+        return next(view for view in reversed(chain) if isinstance(view, Pad))
 
     def is_stored(self, node: Node) -> bool:
         """Somebody needs it who does not compute it as well: the caller, PyTorch, or another kernel."""
         readers = self.readers(node)
         if readers is None:
             return True
-        users = [self.makers[u] if isinstance(u, (Map, Reduce, Scan)) else frozenset() for u in readers]
+        users = [self.makers[u] if is_computed(u) else frozenset() for u in readers]
         return any(not units or units - self.makers[node] for units in users)
 
     def readers(self, node: Node) -> list[Node] | None:
@@ -384,6 +402,24 @@ class Placement:
 
     def made(self, name: str, node: Node) -> Buffer:
         return Buffer(name, node.shape, node.dtype, contiguous(node.shape))
+
+
+def loaded(node: Node) -> tuple[Node, ...]:
+    """The operands that are read where the kernel stands; a Gather's source is not."""
+    return node.indices if isinstance(node, Gather) else node.operands
+
+
+def picked_from(unit: Unit, sources: Mapping[Node, Layout]) -> tuple[tuple[Gather, Origin], ...]:
+    """The source of each Gather: the part of its layout that follows the result, and the strides of what is picked."""
+    found = []
+    for node in unit.maps:
+        if isinstance(node, Gather):
+            layout, rank = sources[node.x], len(node.shape)
+            guards = tuple(replace(guard, strides=guard.strides[:rank]) for guard in layout.guards)
+            seen = Layout(layout.buffer, node.shape, layout.strides[:rank], layout.offset, guards, layout.fill)
+            guarded = tuple(guard.strides[rank:] for guard in layout.guards)
+            found.append((node, Origin(seen, layout.strides[rank:], guarded)))
+    return tuple(found)
 
 
 def along_rows(layout: Layout, shape: Shape, row: Shape) -> Layout:

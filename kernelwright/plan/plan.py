@@ -12,15 +12,18 @@ from kernelwright.ir.nodes import (
     Broadcast,
     Contract,
     Conv,
+    Gather,
     Graph,
     Map,
     Node,
     Opaque,
+    Pointwise,
     Reshape,
     Update,
     walk,
 )
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
+from kernelwright.plan.indexed import read_by_index
 from kernelwright.plan.joins import joins_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
@@ -42,7 +45,7 @@ def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
 
 def prepared(graph: Graph) -> Graph:
     """The graph as it is planned: routes name nodes of this one."""
-    return spread_cheap_values(with_stable_updates(graph))
+    return spread_cheap_values(read_by_index(with_stable_updates(graph)))
 
 
 def with_stable_updates(graph: Graph) -> Graph:
@@ -74,9 +77,9 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
         elif biased is None:
             units.append(Unit(max(position[n] for n in group), maps=group))
         else:
-            call, bias = biased
+            call, bias, added = biased
             taken.add(call)
-            units.append(Unit(position[group[-1]], library=call, bias=bias, biased=group[-1]))
+            units.append(Unit(position[added], library=call, bias=bias, biased=added))
     alone = [n for n in graph.nodes() if isinstance(n, (Contract, Conv, Opaque)) and n not in taken]
     for node in alone:
         if isinstance(node, (Contract, Conv)) and node in own:
@@ -86,12 +89,14 @@ def units_of(graph: Graph, own: frozenset[Node]) -> list[Unit]:
     return units
 
 
-def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contract | Conv | None:
+def core_of(group: Sequence[Pointwise], graph: Graph, own: frozenset[Node]) -> Contract | Conv | None:
     """The product or convolution whose epilogue the group can be: it has the group's shape, and nothing else that the
-    group needs depends on it."""
+    group needs depends on it. An epilogue reads nothing by index."""
+    if any(isinstance(node, Gather) for node in group):
+        return None
     shape = group[-1].shape
     inside = set(group)
-    operands = [x for node in group for x in node.args if x not in inside]
+    operands = [x for node in group for x in node.operands if x not in inside]
     for x in operands:
         if isinstance(x, (Contract, Conv)) and x in own and x.shape == shape:
             others = tuple(y for y in operands if y is not x)
@@ -100,13 +105,15 @@ def core_of(group: Sequence[Map], graph: Graph, own: frozenset[Node]) -> Contrac
     return None
 
 
-def library_bias(group: Sequence[Map], graph: Graph, users: Mapping[Node, Sequence[Node]]) -> tuple[Node, Node] | None:
-    """The contraction and its bias, if the group does nothing but add that bias: PyTorch does it in the same call."""
+def library_bias(
+    group: Sequence[Pointwise], graph: Graph, users: Mapping[Node, Sequence[Node]]
+) -> tuple[Node, Node, Map] | None:
+    """The contraction, its bias and their sum, if the group does nothing else: PyTorch does it in the same call."""
     match group:
-        case [Map("add", (Contract() | Conv() as core, Broadcast(bias, _)))]:
-            alone = users[core] == [group[0]] and core not in ends_of(graph)
+        case [Map("add", (Contract() | Conv() as core, Broadcast(bias, _))) as added]:
+            alone = users[core] == [added] and core not in ends_of(graph)
             vector = bias_vector(core, bias)
-            return (core, vector) if alone and vector is not None else None
+            return (core, vector, added) if alone and vector is not None else None
     return None
 
 

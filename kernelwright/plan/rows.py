@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Map, Node, Reduce, Reshape, Scan, Shape, View
+from kernelwright.ir.nodes import Broadcast, Const, Gather, Graph, Map, Node, Reduce, Reshape, Scan, Shape, View
 from kernelwright.plan.layouts import base_of
 from kernelwright.simplify.views import squeezed
 
@@ -28,7 +28,7 @@ class RowGroup:
 
     shape: Shape
     axes: Shape
-    nodes: tuple[Map | Reduce | Scan, ...]
+    nodes: tuple[Map | Gather | Reduce | Scan, ...]
     members: frozenset[Node]
 
 
@@ -65,7 +65,7 @@ class Order:
             for operand in node.operands:
                 self.users[operand].append(node)
         # What no group can hold: whatever is not computed element by element or along rows.
-        self.walls = self.bits(n for n in self.nodes if not isinstance(n, (Map, Reduce, Scan, View)))
+        self.walls = self.bits(n for n in self.nodes if not isinstance(n, (Map, Gather, Reduce, Scan, View)))
         self.group_of: dict[Node, frozenset[Node]] = {}
         self.above: dict[Node, int] = {}
         self.below: dict[Node, int] = {}
@@ -104,7 +104,7 @@ class Order:
         for node in members:
             self.group_of[node] = members
         self.closure()
-        nodes = sorted((n for n in members if isinstance(n, (Map, Reduce, Scan))), key=self.number.__getitem__)
+        nodes = sorted((n for n in members if isinstance(n, (Map, Gather, Reduce, Scan))), key=self.number.__getitem__)
         return RowGroup(grower.shape, grower.axes, tuple(nodes), members)
 
 
@@ -218,6 +218,8 @@ class Grower:
 
     def is_member_kind(self, node: Node) -> bool:
         """A Map over the whole shape or over rows, in no other group. A number of its own is no row."""
+        if isinstance(node, Gather) and node not in self.order.group_of:
+            return node.shape == self.shape and self.key[0] is Reduce
         if not isinstance(node, Map) or node in self.order.group_of:
             return False
         if node.shape == self.shape:
@@ -248,9 +250,18 @@ class Grower:
             below |= self.order.below[node]
         if above & below & ~bits or self.pointers((*self.members, *fresh)) > MOST_POINTERS:
             return False
+        if self.picks_from_rows((*self.members, *fresh)):
+            return False
         self.members |= dict.fromkeys(fresh)
         self.bits, self.above, self.below = bits, above, below
         return True
+
+    def picks_from_rows(self, members: Sequence[Node]) -> bool:
+        """A Gather is a load: neither its source nor its indices may wait for the rows that the group finishes."""
+        seeds = self.order.bits(n for n in members if is_seed(n))
+        inside = set(members)
+        gathers = [n for n in members if isinstance(n, Gather)]
+        return any(self.order.above[n] & seeds or base_of(n.x) in inside for n in gathers)
 
     def pointers(self, members: Sequence[Node]) -> int:
         """What is read from outside and what somebody outside may read, at most."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Graph, Input, Iota, Map, Node, Param, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Gather, Graph, Input, Iota, Map, Node, Param, Reduce, Scan, Shape
 
 if TYPE_CHECKING:
     from kernelwright.plan.convolutions import Convolution
@@ -70,8 +70,24 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a Gather reads: element i at the place of i, and the sum of index * stride further on. `guarded` are
+    the strides of the indices in each of the layout's guards."""
+
+    layout: Layout
+    strides: Shape
+    guarded: tuple[Shape, ...] = ()
+
+    @property
+    def touched_bytes(self) -> int:
+        """At most: each element picks another one."""
+        return min(math.prod(self.layout.shape) * self.layout.buffer.dtype.itemsize, self.layout.buffer.nbytes)
+
+
+@dataclass(frozen=True, slots=True)
 class Region:
-    """A computation over one shape: load, compute in SSA order, store. A core gives it the value `given`.
+    """A computation over one shape: load, compute in SSA order, store. A core gives it the value `given`. `sources` are
+    what its Gathers, in order, pick from.
 
     With `axes`, the body also reduces over them, or has running values along one. What it computes from finished
     reductions alone has their shape, up to axes of extent 1, and is one value a row; the rest has the region's shape.
@@ -80,19 +96,26 @@ class Region:
 
     shape: Shape
     loads: tuple[tuple[Node, Layout], ...]
-    body: tuple[Map | Reduce | Scan, ...]
+    body: tuple[Map | Gather | Reduce | Scan, ...]
     stores: tuple[tuple[Node, Layout], ...]
     given: Node | None = None
     axes: Shape = ()
+    sources: tuple[tuple[Gather, Origin], ...] = ()
 
     @property
     def maps(self) -> tuple[Map, ...]:
         return tuple(node for node in self.body if isinstance(node, Map))
 
     @property
+    def reads(self) -> tuple[Layout, ...]:
+        """Everything that is read: the loads, and what Gathers pick from."""
+        return (*(layout for _, layout in self.loads), *(origin.layout for _, origin in self.sources))
+
+    @property
     def bytes_moved(self) -> int:
         """Each distinct operand read once, each result written once."""
-        read = {layout.buffer.name: layout.touched_bytes for _, layout in self.loads}
+        read = {origin.layout.buffer.name: origin.touched_bytes for _, origin in self.sources}
+        read |= {layout.buffer.name: layout.touched_bytes for _, layout in self.loads}
         return sum(read.values()) + sum(layout.touched_bytes for _, layout in self.stores)
 
 

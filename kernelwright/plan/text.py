@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kernelwright.device import Device
-from kernelwright.ir.nodes import Node, Opaque
+from kernelwright.ir.nodes import Node, Opaque, Shape
 from kernelwright.ir.text import node_text, number
 from kernelwright.plan.steps import CopyBack, Kernel, Layout, Library, Materialise, Plan, Step
 
@@ -53,6 +53,7 @@ def kernel_body(step: Kernel, names: dict[Node, str]) -> list[str]:
     core = step.core
     lines = [] if core is None else [f"{names[core.node]:<6} = {node_text(core.node, names)}"]
     lines += [f"load   {layout_text(layout)}" for _, layout in step.region.loads]
+    lines += [f"pick   {layout_text(o.layout)}, by index {strides_text(o.strides)}" for _, o in step.region.sources]
     lines += [f"{names[node]:<6} = {node_text(node, names)}" for node in step.region.body]
     for node, layout in step.region.stores:
         over = step.writes_over.get(layout.buffer.name)
@@ -61,6 +62,9 @@ def kernel_body(step: Kernel, names: dict[Node, str]) -> list[str]:
 
 
 def layout_text(layout: Layout) -> str:
-    strides = ", ".join(map(str, layout.strides))
     offset = f" + {layout.offset}" if layout.offset else ""
-    return f"{layout.buffer.name}{offset} strides ({strides}) {layout.buffer.dtype.name}"
+    return f"{layout.buffer.name}{offset} strides {strides_text(layout.strides)} {layout.buffer.dtype.name}"
+
+
+def strides_text(strides: Shape) -> str:
+    return f"({', '.join(map(str, strides))})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Contract, Conv, Item, Map, Node, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Contract, Conv, Gather, Item, Map, Node, Reduce, Scan, Shape
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,7 +13,7 @@ class Unit:
     `axes`, maybe of what its core makes; or one node that PyTorch computes, maybe with a bias."""
 
     position: int
-    maps: tuple[Map | Reduce | Scan, ...] = ()
+    maps: tuple[Map | Gather | Reduce | Scan, ...] = ()
     shape: Shape = ()
     axes: Shape = ()
     core: Contract | Conv | None = None

@@ -60,7 +60,7 @@ class Drawing:
 
     def read_by(self, step: Any) -> Iterator[Buffer]:
         if isinstance(step, Kernel):
-            yield from (origin(layout.buffer) for _, layout in step.region.loads)
+            yield from (origin(layout.buffer) for layout in step.region.reads)
             yield from (origin(layout.buffer) for layout in layouts_in(step.core))
             return
         for node in read_nodes(step):

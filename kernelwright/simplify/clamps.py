@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
-from kernelwright.ir.dtypes import DType
+from kernelwright.ir.dtypes import DType, bool_
 from kernelwright.ir.nodes import Const, Map, Node
 from kernelwright.ir.scalars import Value
-from kernelwright.simplify.constants import constant, is_power_of_two, number, rounded
+from kernelwright.simplify.constants import constant, draws_random_numbers, is_power_of_two, number, rounded
 from kernelwright.simplify.ranges import clamp_of, is_positive_zero_or_more, value_range
 
 
@@ -69,6 +69,19 @@ def drop_absolute_value(n: Node) -> Node | None:
     return None
 
 
+def decide_comparison(n: Node) -> Node | None:
+    """x < c  ->  true or false  where every value x can have says so; x is an integer"""
+    match n:
+        case Map("lt" | "le" | "gt" | "ge" as fn, (x, Const() as c)) if x.dtype.kind == "int":
+            ends = [compared(fn, int(end), int(c.value)) for end in value_range(x)]
+            return Const(ends[0], bool_) if ends[0] == ends[1] and not draws_random_numbers(x) else None
+    return None
+
+
+def compared(fn: str, a: int, b: int) -> bool:
+    return {"lt": a < b, "le": a <= b, "gt": a > b, "ge": a >= b}[fn]
+
+
 def scale_after_clamping(n: Node, uses: Counter[Node]) -> Node | None:
     """clamp(x * c, a, b)  ->  clamp(x, a / c, b / c) * c  where c is a positive power of two and the bounds stay exact
 
@@ -90,5 +103,5 @@ def keeps_its_digits(bound: float, factor: float, dtype: DType) -> bool:
     return rounded(bound, dtype) == bound and rounded(bound * factor, dtype) == bound * factor
 
 
-RULES = (merge_clamps, drop_needless_bounds, drop_leak, drop_absolute_value)
+RULES = (merge_clamps, drop_needless_bounds, drop_leak, drop_absolute_value, decide_comparison)
 USE_RULES = (scale_after_clamping,)

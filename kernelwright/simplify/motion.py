@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from kernelwright.ir.nodes import Broadcast, Graph, Map, Node, Permute, Reduce, Reshape, Shape, Slice, View
+from kernelwright.ir.nodes import Broadcast, Gather, Graph, Map, Node, Permute, Reduce, Reshape, Shape, Slice, View
 from kernelwright.simplify.views import padded, reshaped_source, squeezed, without_leading_ones
 
 # The views that move in under Maps; the fourth, Broadcast, moves out.
@@ -123,7 +123,7 @@ def moved(graph: Graph, movable: set[Node]) -> Graph:
     for node in graph.nodes():
         operands = tuple(done[x] for x in node.operands)
         current = node if operands == node.operands else node.rebuild(operands)
-        may = node in movable and isinstance(current.operands[0], Map)
+        may = node in movable and isinstance(current.operands[0], (Map, Gather))
         done[node] = moved_inward(current) if may else current
     return graph.map(lambda n: done[n])
 
@@ -157,6 +157,9 @@ def only_changes_ones(n: Node) -> bool:
 
 def may_move(n: Node, users: Users, between: set[Node]) -> bool:
     match n:
+        case (Slice() | Permute() | Reshape()) as view if isinstance(view.x, Gather) and view.x.shape:
+            fits = not isinstance(view, Reshape) or only_changes_ones(view)
+            return fits and users[view.x] == [view] and (view in between or isinstance(view, Slice))
         case Slice(Map() as f) if f.shape:
             return users[f] == [n] or (all(user in between for user in users[f]) and are_parts(f, users[f]))
         case (Permute() | Reshape()) as view if isinstance(view.x, Map) and view.x.shape:
@@ -200,8 +203,28 @@ def are_parts(f: Map, users: Sequence[Node | None]) -> bool:
 
 def moved_inward(n: Node) -> Node:
     (f,) = n.operands
+    if isinstance(f, Gather):
+        assert isinstance(n, View)
+        return gathered_through(n, f) or n
     assert isinstance(f, Map)
     return f.rebuild(tuple(a if a.shape == () else n.rebuild((a,)) for a in f.args))
+
+
+def gathered_through(view: View, x: Gather) -> Gather | None:
+    """view(gather(x, i))  ->  gather(view(x), view(i)); the axes that are picked from stay last"""
+    rank, last = len(x.shape), x.extents
+    match view:
+        case Permute(_, order):
+            source: Node = Permute(x.x, (*order, *range(rank, rank + len(last))))
+        case Slice(_, start, step, shape):
+            source = Slice(x.x, (*start, *(0 for _ in last)), (*step, *(1 for _ in last)), (*shape, *last))
+        case Reshape(_, shape):
+            source = Reshape(x.x, (*shape, *last))
+        case Broadcast(_, shape):
+            source = Broadcast(Reshape(x.x, (*padded(x.shape, len(shape)), *last)), (*shape, *last))
+        case _:
+            return None
+    return Gather(source, tuple(i if not i.shape else view.rebuild((i,)) for i in x.indices))
 
 
 RULES = (broadcast_over_map, scalar_instead_of_broadcast, map_before_reshape)

@@ -26,6 +26,7 @@ from kernelwright.ir.nodes import (
     Opaque,
     Pad,
     Param,
+    Slice,
     Table,
     View,
     Windows,
@@ -89,11 +90,16 @@ def chain(n: Node) -> Iterator[Node]:
 
 
 def has_no_memory(n: Node) -> bool:
-    """A view of numbers that stand in the graph, or one with a border: no memory is there to be a view of."""
+    """A view of numbers that stand in the graph, or one with a border: no memory is there to be a view of. Nor does
+    PyTorch see memory from its end."""
     *views, last = chain(n)
-    return isinstance(last, (Const, Table, Iota)) or any(isinstance(view, (Pad, Windows)) for view in views)
+    return isinstance(last, (Const, Table, Iota)) or any(isinstance(view, Pad) or is_backwards(view) for view in views)
+
+
+def is_backwards(view: Node) -> bool:
+    return isinstance(view, Slice) and any(step < 0 for step in view.step)
 
 
 def repeats(n: Node) -> bool:
     """Several elements lie in one place of memory."""
-    return any(isinstance(view, Broadcast) and view.size > view.x.size for view in chain(n))
+    return any(isinstance(view, (Broadcast, Windows)) and view.size > view.x.size for view in chain(n))

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Const, Map, Node, View
+from kernelwright.ir.nodes import Const, Iota, Map, Node, Table, View
 from kernelwright.ir.scalars import Value
 from kernelwright.simplify.constants import number
 
@@ -59,38 +59,102 @@ def clamp_of(n: Node) -> tuple[Node, Value, Value] | None:
     return None
 
 
-def value_range(n: Node, depth: int = DEPTH) -> Range:
+# What is known of some nodes where a condition holds.
+NOTHING_KNOWN: Mapping[Node, Range] = {}
+
+
+def value_range(n: Node, depth: int = DEPTH, known: Mapping[Node, Range] = NOTHING_KNOWN) -> Range:
     """The least and the greatest value n can have where it is not NaN."""
     everything = (n.dtype.lowest, n.dtype.highest)
+    if n in known:
+        return known[n]
     if depth == 0:
         return everything
     match n:
         case Const():
             value = number(n)
             return everything if value is None or value != value else (value, value)
+        case Iota(extent):
+            return 0, max(extent - 1, 0)
+        case Table(values) if n.dtype.kind == "int" and values:
+            return min(values), max(values)
         case View():
-            return value_range(n.x, depth - 1)
-        case Map("where", (_, a, b)):
-            (a_low, a_high), (b_low, b_high) = value_range(a, depth - 1), value_range(b, depth - 1)
+            return value_range(n.x, depth - 1, known)
+        case Map("where", (condition, a, b)):
+            a_low, a_high = value_range(a, depth - 1, {**known, **implied(condition, depth, known)})
+            b_low, b_high = value_range(b, depth - 1, {**known, **implied(opposite(condition), depth, known)})
             return min(a_low, b_low), max(a_high, b_high)
         case Map("cast", (x,)):
-            return (
-                value_range(x, depth - 1) if x.dtype.kind != "complex" and represents(n.dtype, x.dtype) else everything
-            )
+            return cast_range(x, n.dtype, depth, known)
         case Map():
-            return map_range(n, depth, everything)
+            return map_range(n, depth, everything, known)
     return everything
 
 
-def map_range(n: Map, depth: int, everything: Range) -> Range:
+OPPOSITES: Mapping[str, str] = {"lt": "ge", "ge": "lt", "gt": "le", "le": "gt"}
+
+
+def opposite(condition: Node) -> Node | None:
+    """What holds of integers where the condition does not."""
+    match condition:
+        case Map(fn, (x, y)) if fn in OPPOSITES and x.dtype.kind == "int":
+            return Map(OPPOSITES[fn], (x, y))
+    return None
+
+
+def implied(condition: Node | None, depth: int, known: Mapping[Node, Range]) -> dict[Node, Range]:
+    """The range of an integer where a comparison with a constant holds."""
+    match condition:
+        case Map(fn, (x, Const() as bound)) if fn in OPPOSITES and x.dtype.kind == "int":
+            low, high = value_range(x, depth - 1, known)
+            limit = int(bound.value)
+            least, most = {"lt": (low, limit - 1), "le": (low, limit), "ge": (limit, high), "gt": (limit + 1, high)}[fn]
+            low, high = max(low, least), min(high, most)
+            return {x: (low, high)} if low <= high else {}
+    return {}
+
+
+def cast_range(x: Node, to: DType, depth: int, known: Mapping[Node, Range]) -> Range:
+    if x.dtype.kind == "complex":
+        return to.lowest, to.highest
+    low, high = value_range(x, depth - 1, known)
+    fits = represents(to, x.dtype) or (x.dtype.kind == to.kind == "int" and to.lowest <= low and high <= to.highest)
+    return (low, high) if fits else (to.lowest, to.highest)
+
+
+def map_range(n: Map, depth: int, everything: Range, known: Mapping[Node, Range]) -> Range:
     clamp = clamp_of(n)
     if clamp is not None:
         x, low, high = clamp
-        inner_low, inner_high = value_range(x, depth - 1)
+        inner_low, inner_high = value_range(x, depth - 1, known)
         return min(max(inner_low, low), high), min(max(inner_high, low), high)
     if n.dtype.kind == "float":
         return FLOAT_RANGES.get(n.fn) or arithmetic_range(n, depth, everything)
+    if n.dtype.kind == "int":
+        return integer_range(n, depth, everything, known)
     return everything
+
+
+def integer_range(n: Map, depth: int, everything: Range, known: Mapping[Node, Range]) -> Range:
+    """Of sums, differences, products and quotients, as long as nothing wraps around."""
+    ranges = [value_range(x, depth - 1, known) for x in n.args]
+    match n.fn, ranges:
+        case "add", [(a, b), (c, d)]:
+            ends = [a + c, b + d]
+        case "sub", [(a, b), (c, d)]:
+            ends = [a - d, b - c]
+        case "mul", [(a, b), (c, d)]:
+            ends = [a * c, a * d, b * c, b * d]
+        case "trunc_divide" | "floor_divide", [(a, b), (c, d)] if a >= 0 and c > 0:
+            ends = [a // d, b // c]
+        case "fmod" | "remainder", [(a, b), (c, d)] if a >= 0 and c > 0:
+            ends = [0, min(b, d - 1)]
+        case "abs", [(a, b)]:
+            ends = [0 if a <= 0 <= b else min(abs(a), abs(b)), max(abs(a), abs(b))]
+        case _:
+            return everything
+    low, high = min(ends), max(ends)
+    return (low, high) if everything[0] <= low and high <= everything[1] else everything
 
 
 def arithmetic_range(n: Map, depth: int, everything: Range) -> Range:

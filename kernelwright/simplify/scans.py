@@ -12,28 +12,35 @@ from dataclasses import replace
 from kernelwright.ir.interpret import IDENTITIES
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Opaque, Pad, Scan, Shape, Slice
 
-FLIP = "aten.flip.default"
 CAT = "aten.cat.default"
 
 
 def scan_the_other_way(n: Node) -> Node | None:
-    """flip(scan(flip(x)))  ->  scan(x, from the other end), with Maps between; flip(flip(x))  ->  x"""
+    """flip(scan(flip(x)))  ->  scan(x, from the other end), with Maps between; a slice of it in the same way"""
     match n:
-        case Opaque(target=target, args=(Node() as x, axes)) if target == FLIP:
-            return turned(x, flipped_axes(axes, len(x.shape)))
+        case Slice(x, start, step, shape):
+            axes = flipped_axes(n)
+            whole = turned(x, axes) if axes and not isinstance(x, Slice) else None
+            if whole is None:
+                return None
+            starts = tuple(e - 1 - s if i in axes else s for i, (s, e) in enumerate(zip(start, x.shape, strict=True)))
+            return Slice(whole, starts, tuple(map(abs, step)), shape)
     return None
 
 
-def flipped_axes(axes: object, rank: int) -> Shape:
-    assert isinstance(axes, tuple)
-    return tuple(sorted(axis % rank for axis in axes))
+def flipped_axes(n: Slice) -> Shape:
+    """The axes that a slice runs through from their ends."""
+    return tuple(axis for axis, step in enumerate(n.step) if step < 0)
 
 
 def turned(x: Node, axes: Shape) -> Node | None:
     """flip(x, axes) without a flip, if there is such a form."""
     match x:
-        case Opaque(target=target, args=(Node() as inner, own)) if target == FLIP:
-            return inner if flipped_axes(own, len(inner.shape)) == axes else None
+        case Slice(inner, start, step, shape) if flipped_axes(x) == axes:
+            starts = tuple(
+                s + k * (n - 1) if i in axes else s for i, (s, k, n) in enumerate(zip(start, step, shape, strict=True))
+            )
+            return Slice(inner, starts, tuple(map(abs, step)), shape)
         case Const() | Broadcast(Const()):
             return x
         case Broadcast(inner, shape) if all(is_repeated(inner, shape, axis) for axis in axes):
@@ -151,7 +158,7 @@ def drop_scan_of_one(n: Node) -> Node | None:
     return None
 
 
-OPAQUE_RULES = (scan_the_other_way, scan_exclusively)
-VIEW_RULES = (scan_beside_border,)
+OPAQUE_RULES = (scan_exclusively,)
+VIEW_RULES = (scan_the_other_way, scan_beside_border)
 MAP_RULES = (exclude_instead_of_subtracting,)
 SCAN_RULES = (drop_scan_of_one,)

@@ -34,7 +34,7 @@ from kernelwright.simplify.ownership import with_copies
 
 def simplify(graph: Graph) -> Graph:
     """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
-    return with_copies(graph, settled(graph, USE_RULES))
+    return views_inward(with_copies(graph, settled(graph, USE_RULES)))
 
 
 def settled(graph: Graph, use_rules: Sequence[UseRule]) -> Graph:

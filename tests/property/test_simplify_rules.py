@@ -43,6 +43,7 @@ from kernelwright.simplify.algebra import (
 )
 from kernelwright.simplify.casts import drop_cast_to_own_dtype, merge_casts
 from kernelwright.simplify.clamps import (
+    decide_comparison,
     drop_absolute_value,
     drop_leak,
     drop_needless_bounds,
@@ -168,6 +169,10 @@ CASES = (
     Case(drop_leak, FLOATS, lambda o: fn("leaky_relu", fn("abs", o.x), o.c(0.0))),
     Case(drop_absolute_value, FLOATS, lambda o: fn("abs", fn("mul", o.x, o.x))),
     Case(drop_absolute_value, FLOATS, lambda o: fn("abs", fn("exp", o.x))),
+    Case(decide_comparison, INTS, lambda o: fn("lt", fn("hardtanh", o.x, o.c(0), o.c(5)), o.c(0))),
+    Case(decide_comparison, INTS, lambda o: fn("ge", fn("hardtanh", o.x, o.c(1), o.c(5)), o.c(1))),
+    Case(decide_comparison, INTS, lambda o: fn("gt", fn("fmod", fn("maximum", o.x, o.c(0)), o.c(7)), o.c(6))),
+    Case(decide_comparison, INTS, lambda o: fn("le", fn("where", fn("lt", o.x, o.c(5)), o.x, o.c(4)), o.c(4))),
     Case(drop_needless_bounds, FLOATS, lambda o: fn("maximum", fn("sigmoid", o.x), o.c(-1))),
     Case(drop_needless_bounds, FLOATS, lambda o: fn("hardtanh", fn("tanh", o.x), o.c(-1), o.c(1))),
     Case(drop_needless_bounds, FLOATS, lambda o: fn("relu", fn("sqrt", o.x)), zeros_have_signs=False),

@@ -34,7 +34,9 @@ def leaf(dtype: DType = float32, position: int = 0) -> Input:
 
 
 def flip(x: Node, *axes: int) -> Node:
-    return Opaque("aten.flip.default", (x, axes), (), (TensorType(x.shape, x.dtype),))
+    turned = {axis % len(x.shape) for axis in axes}
+    start = tuple(extent - 1 if axis in turned else 0 for axis, extent in enumerate(x.shape))
+    return Slice(x, start, tuple(-1 if axis in turned else 1 for axis in range(len(x.shape))), x.shape)
 
 
 def cat(parts: tuple[Node, ...], axis: int) -> Node:
@@ -80,7 +82,9 @@ def ways(node: Node) -> list[tuple[bool, bool]]:
 
 
 def left(node: Node) -> list[str]:
-    return [n.target for n in walk((node,)) if isinstance(n, Opaque)]
+    """What is not part of a Scan: concatenations and flips."""
+    calls = [n.target for n in walk((node,)) if isinstance(n, Opaque)]
+    return calls + ["flip" for n in walk((node,)) if isinstance(n, Slice) and min(n.step) < 0]
 
 
 @pytest.mark.parametrize("fn", ["sum", "prod", "max", "min"])

@@ -11,6 +11,7 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
+    Gather,
     Graph,
     Input,
     Iota,
@@ -83,7 +84,8 @@ def test_every_kind_of_node_has_a_line() -> None:
     views += (Pad(X, (0, 1), (0, 2), 0.5), Windows(X, (1,), (2,), (1,), (1,)), Iota(7))
     rows: tuple[Node, ...] = (Reduce("sum", X, (1,)), Scan("max", X, 0, reverse=True))
     others: tuple[Node, ...] = (Contract(X, X, "ij,kj->ik"), Table((1.0, 2.0), (2,), float32), *rows)
-    shown = text(conv, back, *views, *others)
+    picked = Gather(Windows(X, (1,), (2,), (1,), (1,)), (Table((0, 1, 0, 1), (2, 2), int64),))
+    shown = text(conv, back, *views, *others, picked)
     for line in (
         "conv(%0, %1, stride=(1, 1), padding=(0, 0), dilation=(1, 1), groups=1) : float32[1, 2, 3, 3]",
         "conv_transpose(%0, %1, stride=(2, 2), padding=(0, 0), dilation=(1, 1), groups=1, output_padding=(1, 1))",
@@ -96,11 +98,12 @@ def test_every_kind_of_node_has_a_line() -> None:
         "windows(%4, axes=(1,), window=(2,), stride=(1,), dilation=(1,)) : float32[2, 2, 2]",
         "iota(7) : int64[7]",
         "sum(%4, axes=(1,)) : float32[2, 1]",
+        "gather(%9, %15) : float32[2, 2]",
         "running_max(%4, axis=0, reverse) : float32[2, 3]",
     ):
         assert line in shown
     leaves, views_ = {Input, Param, Table, Iota}, {Reshape, Permute, Broadcast, Slice, Pad, Windows}
-    assert set(TEXT) == {*leaves, Map, Reduce, Scan, Contract, Conv, Opaque, Item, *views_}
+    assert set(TEXT) == {*leaves, Map, Reduce, Scan, Contract, Conv, Gather, Opaque, Item, *views_}
 
 
 def test_a_constant_returned_is_shown_by_its_value() -> None:
