@@ -341,7 +341,7 @@ class Placement:
             self.places[slot.whole] = self.made(self.namer.joined(slot.whole), slot.whole)
             self.fresh.add(self.places[slot.whole].name)
         buffer = self.places[slot.whole]
-        return Layout(buffer, part.shape, buffer.strides, slot.offset)
+        return Layout(buffer, part.shape, slot.strides, slot.offset)
 
     def result_strides(self, node: Node, loads: Mapping[Node, Layout]) -> Shape:
         """The order of the operands, if they agree on one; what is returned is contiguous, as PyTorch would have it."""

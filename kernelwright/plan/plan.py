@@ -24,7 +24,7 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.indexed import read_by_index
-from kernelwright.plan.joins import joins_of
+from kernelwright.plan.joins import joins_of, with_copied_parts
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
 from kernelwright.plan.opened import opened
@@ -45,7 +45,7 @@ def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
 
 def prepared(graph: Graph) -> Graph:
     """The graph as it is planned: routes name nodes of this one."""
-    return spread_cheap_values(read_by_index(with_stable_updates(graph)))
+    return spread_cheap_values(read_by_index(with_copied_parts(with_stable_updates(graph))))
 
 
 def with_stable_updates(graph: Graph) -> Graph:

@@ -17,6 +17,7 @@ from kernelwright.simplify import (
     algebra,
     casts,
     clamps,
+    concatenations,
     constants,
     contractions,
     linear,
@@ -78,7 +79,7 @@ SCALAR_RULES = (*algebra.RULES, *scaling.RULES, *clamps.RULES, *casts.RULES)
 RULES: tuple[Rule, ...] = (
     *constants.RULES,
     first_of(Map, (*motion.RULES, *SCALAR_RULES, *scans.MAP_RULES)),
-    first_of(View, (*views.RULES, *scans.VIEW_RULES)),
+    first_of(View, (*views.RULES, *scans.VIEW_RULES, *concatenations.VIEW_RULES)),
     first_of(Opaque, scans.OPAQUE_RULES),
     first_of(Scan, scans.SCAN_RULES),
     first_of(Contract, contractions.RULES),
@@ -96,4 +97,5 @@ USE_RULES: tuple[UseRule, ...] = (
     *linear.USE_RULES,
     *reductions.USE_RULES,
     *pools.USE_RULES,
+    *concatenations.USE_RULES,
 )

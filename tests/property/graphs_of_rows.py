@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
+from kernelwright.capture.indexing import along
 from kernelwright.ir.dtypes import DType, bool_, float16, float32, float64, int8, int32, int64, uint8
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Node, Reduce, Reshape, Shape, Slice
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Iota, Map, Node, Reduce, Reshape, Shape, Slice
 
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 16, 17, 31, 48, 64, 100, 130, 257)
 MOST_ELEMENTS = 6000
@@ -52,11 +53,13 @@ def reduced_axes(draw: st.DrawFn, shape: Shape) -> Shape:
 
 @dataclass(frozen=True)
 class Leaf:
-    """An operand in memory: its shape, which is broadcast, the order of its axes, and gaps along the last."""
+    """An operand in memory: its shape, which is broadcast, the order of its axes, gaps along the last, and perhaps an
+    axis that is read by index."""
 
     shape: Shape
     order: tuple[int, ...]
     step: int
+    picked: int | None = None
 
     @property
     def stored(self) -> Shape:
@@ -75,6 +78,10 @@ class Leaf:
         zeros = (0,) * len(shape)
         steps = (*(1,) * (len(shape) - 1), self.step)
         view: Node = leaf if self.step == 1 else Slice(leaf, zeros, steps, self.shape)
+        if self.picked is not None:
+            extent = self.shape[self.picked]
+            index = Map("add", (Map("mul", (Iota(extent), Const(3, int64))), Const(1, int64)))
+            view = along(view, {self.picked: Map("fmod", (index, Const(extent, int64)))})
         return leaf, view if self.shape == shape else Broadcast(view, shape)
 
 
@@ -82,7 +89,8 @@ class Leaf:
 def leaves(draw: st.DrawFn, shape: Shape, whole: bool) -> Leaf:
     own = shape if whole else tuple(1 if draw(st.booleans()) else extent for extent in shape)
     order = tuple(draw(st.permutations(range(len(shape))))) if draw(st.booleans()) else tuple(range(len(shape)))
-    return Leaf(own, order, draw(st.sampled_from((1, 1, 1, 2))))
+    picked = draw(st.sampled_from((None, None, None, *range(len(shape)))))
+    return Leaf(own, order, draw(st.sampled_from((1, 1, 1, 2))), picked)
 
 
 Step = Callable[[Node, Node, DType], Node]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import torch
 from hypothesis import strategies as st
 
+from kernelwright.capture.indexing import along, along_indexed
 from kernelwright.ir.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int16, int32, int64, uint8
 from kernelwright.ir.nodes import (
     Broadcast,
@@ -22,6 +23,7 @@ from kernelwright.ir.nodes import (
     Graph,
     Group,
     Input,
+    Iota,
     Item,
     Map,
     Node,
@@ -222,7 +224,7 @@ class Builder:
             (
                 *(self.map, self.map, self.map, self.map, self.map, self.choice, self.view, self.view, self.conversion),
                 *(self.reduction, self.opaque, self.inexact, self.gentle, self.random, self.contraction, self.scalar),
-                self.concatenation,
+                *(self.concatenation, self.picking, self.picking),
             )
         )
         assert callable(step)
@@ -296,8 +298,11 @@ class Builder:
             start = self.number(0, min(3, whole - 1))
             step = self.number(1, 3)
             most = (whole - start + step - 1) // step
-            starts.append(start), steps.append(step), extents.append(max(1, most - self.number(0, 2)))
-        if tuple(extents) == x.shape:
+            extent = max(1, most - self.number(0, 2))
+            if self.chance(4):
+                start, step = start + step * (extent - 1), -step
+            starts.append(start), steps.append(step), extents.append(extent)
+        if tuple(extents) == x.shape and min(steps) > 0:
             return x
         return Slice(x, tuple(starts), tuple(steps), tuple(extents))
 
@@ -407,6 +412,32 @@ class Builder:
         shape = tuple(total if i == axis else n for i, n in enumerate(x.shape))
         place = axis - len(shape) if self.chance(2) else axis
         self.add(Opaque("aten.cat.default", (tuple(parts), place), (), (TensorType(shape, x.dtype),)))
+
+    def picking(self) -> None:
+        """Elements of a value by index: whole slices, or one for each place; now and then the index is past the end."""
+        x = self.exact_value()
+        if not x.shape:
+            return
+        axis = self.number(0, len(x.shape) - 1)
+        if self.chance(2):
+            length = self.number(1, 5)
+            shape = tuple(length if i == axis else n for i, n in enumerate(x.shape))
+            if math.prod(shape) <= MOST_ELEMENTS:
+                vector = Iota(length) if self.chance(3) else self.leaf((length,), self.index_dtype())
+                self.add(along(x, {axis: self.within(vector, x.shape[axis])}))
+        else:
+            index = self.operand(x.shape, self.index_dtype())
+            index = index if index.shape else Broadcast(index, x.shape)
+            self.add(along_indexed(x, axis, self.within(index, x.shape[axis])))
+
+    def index_dtype(self) -> DType:
+        dtype = self.choose((int64, int32))
+        assert isinstance(dtype, DType)
+        return dtype
+
+    def within(self, index: Node, extent: int) -> Node:
+        low = Const(self.choose((0, 0, -1)), index.dtype)  # type: ignore[arg-type]
+        return Map("hardtanh", (index, low, Const(extent - 1 + self.chance(4), index.dtype)))
 
     def contraction(self) -> None:
         """x times a matrix, perhaps with a bias, of values in whose sums nothing cancels; any values, if `wild`."""

@@ -18,7 +18,21 @@ from kernelwright.emit.forward import forward_lines
 from kernelwright.generate import Program, generate
 from kernelwright.generate.generate import program_text
 from kernelwright.ir.interpret import interpret
-from kernelwright.ir.nodes import Const, Contract, Conv, Graph, Input, Item, Map, Node, Opaque, Param, View, walk
+from kernelwright.ir.nodes import (
+    Const,
+    Contract,
+    Conv,
+    Gather,
+    Graph,
+    Input,
+    Item,
+    Map,
+    Node,
+    Opaque,
+    Param,
+    View,
+    walk,
+)
 from kernelwright.ir.text import graph_text
 from kernelwright.kernels.pointwise import CpuConfig
 from kernelwright.plan import (
@@ -33,10 +47,10 @@ from kernelwright.plan import (
     plan,
     prepared,
 )
-from kernelwright.plan.joins import CAT
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.products import form_of
 from kernelwright.simplify import simplify
+from kernelwright.simplify.concatenations import CAT
 from tests.property.edge_values import difference
 from tests.property.random_graphs import GIVES_A_VIEW, Case, all_nodes, graphs, is_approximate, operands_for
 
@@ -100,7 +114,7 @@ def check_coverage(made: Plan) -> None:
     called = [step.node for step in made.steps if isinstance(step, Library)]
     called += [kernel.core.node for kernel in made.kernels if kernel.core is not None]
     biased = sum(step.bias is not None for step in made.steps if isinstance(step, Library))
-    missing = {n for n in nodes if isinstance(n, Map)} - set(computed)
+    missing = {n for n in nodes if isinstance(n, (Map, Gather))} - set(computed)
     assert len(missing) == biased, f"{len(missing)} Maps in no kernel, {biased} biases in library calls"
     # A concatenation needs no call where kernels write its parts into their slices.
     written = [n for n in nodes if isinstance(n, Opaque) and n.target == CAT and n not in called]
@@ -117,10 +131,11 @@ def check_body(kernel: Kernel) -> None:
     known: set[Node] = set() if kernel.region.given is None else {kernel.region.given}
     for node in kernel.region.body:
         assert node.shape in ((), kernel.region.shape)
-        for x in node.args:
+        for x in node.indices if isinstance(node, Gather) else node.operands:
             assert x in known or x in loaded or isinstance(base_of(x), Const), f"{kernel.name} uses what it has not"
         known.add(node)
-    assert loaded <= {x for node in kernel.region.body for x in node.args}, "a load that nothing uses"
+    assert loaded <= {x for node in kernel.region.body for x in node.operands}, "a load that nothing uses"
+    assert [g for g, _ in kernel.region.sources] == [n for n in kernel.region.body if isinstance(n, Gather)]
     assert {node for node, _ in kernel.region.stores} <= known
     assert kernel.region.stores, "a kernel without a result"
 
@@ -194,6 +209,11 @@ class Memory:
         for layout in loads:
             self.read(layout.buffer, kernel.name)
             check_bounds(layout)
+        for gather, origin in kernel.region.sources:
+            seen = origin.layout
+            self.read(seen.buffer, kernel.name)
+            whole = (*seen.shape, *gather.extents), (*seen.strides, *origin.strides)
+            check_bounds(replace(seen, shape=whole[0], strides=whole[1]))
         for _, layout in kernel.region.stores:
             buffer = layout.buffer
             check_bounds(layout)
@@ -227,6 +247,9 @@ class Memory:
 
     def check_elementwise(self, kernel: Kernel, piece: str) -> None:
         """A kernel that writes memory it also reads must read, for element i, element i alone."""
+        for _, origin in kernel.region.sources:
+            picked = piece in self.holders[origin.layout.buffer.name]
+            assert not picked, f"{kernel.name} writes over {piece} and picks from it"
         for _, layout in kernel.region.loads:
             if piece in self.holders[layout.buffer.name]:
                 whole = (layout.shape, layout.strides, layout.offset) == (layout.buffer.shape, layout.buffer.strides, 0)
@@ -259,9 +282,10 @@ def check_bounds(layout: Layout) -> None:
     if 0 in layout.shape:
         return
     buffer = layout.buffer
-    last = layout.offset + sum((n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True))
+    steps = [(n - 1) * s for n, s in zip(layout.shape, layout.strides, strict=True)]
+    first, last = (layout.offset + sum(step for step in steps if (step > 0) == up) for up in (False, True))
     end = sum((n - 1) * s for n, s in zip(buffer.shape, buffer.strides, strict=True))
-    assert 0 <= layout.offset <= last <= end, f"{layout} leaves its buffer"
+    assert 0 <= first <= last <= end, f"{layout} leaves its buffer"
 
 
 # --- the values
