@@ -127,7 +127,8 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
     static_assert(Place::share <= Index(Config::team) * Config::vectors, "the row does not fit");
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
-    constexpr int together = Config::vectors % 8 == 0 ? 8 : Config::vectors % 4 == 0 ? 4 : 1;
+    // Blocks of 1024 threads have 64 registers a thread.
+    constexpr int together = Config::threads <= 512 && Config::vectors % 8 == 0 ? 8 : Config::vectors % 4 == 0 ? 4 : 1;
     constexpr bool full = Place::template full<Config::vectors>;
     const Index row = place.row(), at = place.begin() + place.member, end = place.end();
 #pragma unroll 1
