@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -11,16 +12,32 @@ from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
 from torch.fx import Node as FxNode
 
 from kernelwright.capture.call import Value
-from kernelwright.capture.export import export
+from kernelwright.capture.export import constants_of_another_seed, export
 from kernelwright.capture.operators import translate
 from kernelwright.capture.settings import settings_of
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
-from kernelwright.ir.nodes import Fixed, Graph, Group, Input, Map, Node, Param, Scalar, Structure, Table, Update
+from kernelwright.ir.nodes import (
+    Fixed,
+    Graph,
+    Group,
+    Input,
+    Map,
+    Node,
+    Param,
+    Scalar,
+    Structure,
+    Table,
+    Update,
+    Updated,
+)
 from kernelwright.load import Instance, Problem
 
 # A constant tensor in forward() is written into the emitted file up to this many elements.
 LARGEST_TABLE = 4096
+
+# Arguments of these names would hide what the emitted forward() itself calls.
+SHADOWING = ("torch", "super", "float", "complex", "getattr")
 
 
 def capture(problem: Problem) -> Graph:
@@ -28,6 +45,7 @@ def capture(problem: Problem) -> Graph:
     program, instance = export(problem)
     refuse_what_has_no_form(problem, instance)
     leaves = leaf_nodes(problem, program, instance)
+    refuse_seeded_constants(problem, program, leaves)
     values: dict[FxNode, Value] = {}
     for fx in program.graph.nodes:
         if fx.op == "placeholder":
@@ -67,7 +85,8 @@ def leaf_nodes(problem: Problem, program: ExportedProgram, instance: Instance) -
             assert spec.target is not None
             leaves[spec.arg.name] = constant(problem, program, instance, spec.target)
         else:
-            raise UnsupportedProblem(f"forward() takes {spec.arg.name}, which is no tensor.", where=problem.path)
+            what = f"forward() uses an object that is no tensor, a torch.Generator say ({spec.arg.name})."
+            raise UnsupportedProblem(what, where=problem.path, cure="Leave this model as it is.")
     return leaves
 
 
@@ -89,6 +108,21 @@ def constant(problem: Problem, program: ExportedProgram, instance: Instance, tar
     return Table(tuple(tensor.flatten().tolist()), shape, dtype)
 
 
+def refuse_seeded_constants(problem: Problem, program: ExportedProgram, leaves: Mapping[str, Value]) -> None:
+    """Weights that the model keeps where nobody finds them, in a plain list say, look like constants; they are not."""
+    tables = [s for s in program.graph_signature.input_specs if isinstance(leaves.get(s.arg.name), Table)]
+    others = constants_of_another_seed(problem) if tables else {}
+    for spec in tables:
+        assert spec.target is not None
+        one, other = program.constants[spec.target], others.get(spec.target)
+        if not isinstance(other, torch.Tensor) or repr(one.tolist()) != repr(other.tolist()):
+            raise UnsupportedProblem(
+                f"forward() uses a random tensor of shape {tuple(one.shape)} that is no attribute of a module.",
+                where=problem.path,
+                cure="Make it one; put lists of layers into nn.ModuleList, lists of weights into nn.ParameterList.",
+            )
+
+
 def layout(problem: Problem, fake: torch.Tensor) -> tuple[tuple[int, ...], dtypes.DType, tuple[int, ...]]:
     name = str(fake.dtype).removeprefix("torch.")
     if name not in dtypes.DTYPES:
@@ -98,8 +132,8 @@ def layout(problem: Problem, fake: torch.Tensor) -> tuple[tuple[int, ...], dtype
 
 def argument_names(instance: Instance) -> list[str]:
     """forward()'s own names for its arguments, in order."""
-    code = type(instance.model).forward.__code__
-    declared = list(code.co_varnames[1 : code.co_argcount])
+    code = inspect.unwrap(type(instance.model).forward).__code__
+    declared = [f"{n}_" if n in SHADOWING else n for n in code.co_varnames[1 : code.co_argcount]]
     rest = [f"x{i}" for i in range(len(declared), len(instance.inputs))]
     return declared + rest
 
@@ -115,29 +149,35 @@ def assemble(problem: Problem, program: ExportedProgram, instance: Instance, val
             inputs.append(leaf)
         if isinstance(leaf, Node):
             targets[spec.target or spec.arg.name] = leaf
-    outputs: list[Node] = []
+    outputs: dict[str, Node] = {}
     returned: list[Structure] = []
     updates: list[Update] = []
+    changed: dict[str, Input] = {}  # the arguments that are changed, by the names of their new values
     for out in program.graph_signature.output_specs:
-        if out.kind is OutputKind.USER_OUTPUT:
+        if out.kind is OutputKind.USER_OUTPUT and out.arg.name in changed:
+            returned.append(Updated(changed[out.arg.name]))
+        elif out.kind is OutputKind.USER_OUTPUT:
             returned.append(returned_item(problem, out.arg, by_name, outputs))
-        elif out.kind in (OutputKind.BUFFER_MUTATION, OutputKind.USER_INPUT_MUTATION):
+        elif out.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"):
             assert out.target is not None
             target, value = targets[out.target], by_name[out.arg.name]
             assert isinstance(target, (Param, Input))
             assert isinstance(value, Node)
             updates.append(Update(target, value))
+            # A buffer may also have been replaced; what is returned then stays as it is when the buffer changes again.
+            if isinstance(target, Input):
+                changed[out.arg.name] = target
         else:
             raise UnsupportedProblem(f"forward() has an output of kind {out.kind.name}.", where=problem.path)
     names = argument_names(instance)
     scalars = tuple(Scalar(names[i], i, v) for i, v in enumerate(instance.inputs) if not isinstance(v, torch.Tensor))
     structure = structured(problem, program.call_spec.out_spec, iter(returned))
     settings = settings_of(instance.model, problem.source)
-    return Graph(tuple(inputs), tuple(outputs), tuple(updates), structure, scalars, settings)
+    return Graph(tuple(inputs), tuple(outputs.values()), tuple(updates), structure, scalars, settings)
 
 
-def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outputs: list[Node]) -> Structure:
-    """The place of one returned leaf; a tensor joins `outputs`."""
+def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outputs: dict[str, Node]) -> Structure:
+    """The place of one returned leaf; a tensor joins `outputs`, unless it is there already."""
     if isinstance(arg, ConstantArgument):
         assert arg.value is None or isinstance(arg.value, (bool, int, float, str))
         return Fixed(arg.value)
@@ -147,22 +187,32 @@ def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outp
             "forward() returns something that is neither a tensor nor a constant.", where=problem.path
         )
     # Two results that are equal but were two tensors stay two tensors: the caller may write into one of them.
-    outputs.append(Map("identity", (value,)) if value in outputs else value)
-    return len(outputs) - 1
+    if arg.name not in outputs:
+        outputs[arg.name] = apart(value, outputs.values())
+    return list(outputs).index(arg.name)
+
+
+def apart(value: Node, others: Collection[Node]) -> Node:
+    """The value, copied as often as it takes to be none of the others."""
+    while value in others:
+        value = Map("identity", (value,))
+    return value
 
 
 def structured(problem: Problem, spec: Any, leaves: Any) -> Structure:
     """torch's description of a nested result, as ours."""
     if spec.is_leaf():
         return next(leaves)  # type: ignore[no-any-return]
-    if spec.type not in (tuple, list):
+    named_fields = getattr(spec.type, "__module__", "") == "torch.return_types"  # what torch.max(x, 1) gives, say
+    if spec.type not in (tuple, list) and not named_fields:
         kind = getattr(spec.type, "__name__", spec.type)
         raise UnsupportedProblem(
             f"forward() returns a {kind}; a tensor, or a tuple or list of them, is understood.",
             where=problem.path,
             cure="Return a tuple.",
         )
-    return Group(spec.type.__name__, tuple(structured(problem, child, leaves) for child in pytree_children(spec)))
+    kind = f"torch.return_types.{spec.type.__name__}" if named_fields else spec.type.__name__
+    return Group(kind, tuple(structured(problem, child, leaves) for child in pytree_children(spec)))
 
 
 def pytree_children(spec: Any) -> list[Any]:

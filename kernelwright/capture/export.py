@@ -5,18 +5,25 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
+from torch.overrides import TorchFunctionMode
 
+from kernelwright.capture.refusals import refusal, refuse_effects, refuse_parts
 from kernelwright.errors import UnsupportedProblem
-from kernelwright.load import Instance, Problem, at_home, instantiate
+from kernelwright.load import Instance, Problem, at_home, effects, instantiate
 
-# The graph does not depend on values, so any seed will do.
+# The graph does not depend on values, so any seed will do; with the other one, what depends on a seed shows.
 SEED = 0
+OTHER_SEED = 0x07E2
+
+# Up to so many elements of weights and inputs, a model is run to see whether it is itself at fault.
+RUN_UP_TO = 1 << 24
 
 
 def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
@@ -29,20 +36,51 @@ def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 instance = instantiate(problem, SEED, "cpu")
-                program = traced(instance)
+                program = traced(problem, instance)
+        except UnsupportedProblem:
+            raise
         except Exception:  # noqa: BLE001  what fails without values may work with them, and else fails again below
             program = None
-        if program is None or any(isinstance(c, FakeTensor) for c in lifted(program)):
+        if program is None:
             instance = instantiate(problem, SEED, "cpu")
             program = traced_or_refused(problem, instance)
     return program, instance
 
 
-def traced(instance: Instance) -> ExportedProgram:
+def traced(problem: Problem, instance: Instance) -> ExportedProgram | None:
+    """The program; None if it holds constants without values."""
+    refuse_parts(problem, instance.model)
     register_plain_tensors(instance.model)
-    program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
+    with effects(instance.model) as changed, Detaching():
+        program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
+    refuse_effects(problem, changed)
+    if any(isinstance(c, FakeTensor) for c in lifted(program)):
+        return None
     functional: ExportedProgram = program.run_decompositions({})
     return functional
+
+
+def constants_of_another_seed(problem: Problem) -> dict[str, object]:
+    """The tensors that the graph has as constants, had the file and the model been made with other random numbers."""
+    with at_home(problem, "cpu"), quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(OTHER_SEED)
+        program = traced_or_refused(problem, instantiate(problem, OTHER_SEED, "cpu"))
+    return dict(program.constants)
+
+
+class Detaching(TorchFunctionMode):
+    """x.data is x.detach() here: the tracer would take it for a new constant."""
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func == torch.Tensor.data.__get__:  # type: ignore[attr-defined]
+            return args[0].detach()
+        return func(*args, **(kwargs or {}))
 
 
 def register_plain_tensors(model: torch.nn.Module) -> None:
@@ -59,14 +97,27 @@ def register_plain_tensors(model: torch.nn.Module) -> None:
 
 def traced_or_refused(problem: Problem, instance: Instance) -> ExportedProgram:
     try:
-        return traced(instance)
+        program = traced(problem, instance)
+    except UnsupportedProblem:
+        raise
     except Exception as error:  # torch.export raises whatever the model or the tracer raises
-        first_line = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise UnsupportedProblem(
-            f"forward() cannot be captured as one graph: {first_line.rstrip('.')}.",
-            where=problem.path,
-            cure="Write what depends on tensor values with torch.where, or leave this model as it is.",
-        ) from error
+        raise refusal(problem, error, lambda: own_failure(problem, instance.model)) from error
+    assert program is not None, "what is made of real tensors has real constants"
+    return program
+
+
+def own_failure(problem: Problem, model: torch.nn.Module) -> Exception | None:
+    """What forward() raises without a tracer; None if it is fine, or too large to run."""
+    if sum(p.numel() for p in model.parameters()) > RUN_UP_TO:
+        return None
+    instance = instantiate(problem, SEED, "cpu")
+    if sum(x.numel() for x in instance.inputs if isinstance(x, torch.Tensor)) > RUN_UP_TO:
+        return None
+    try:
+        instance.model(*instance.inputs)
+    except Exception as error:  # noqa: BLE001  the user's code may raise anything
+        return error
+    return None
 
 
 def lifted(program: ExportedProgram) -> list[object]:

@@ -39,6 +39,12 @@ def translate(fx: FxNode, values: Mapping[FxNode, Value], problem: Problem) -> V
     if not results:
         return None  # an assertion about shapes or dtypes that export has already checked
     target = str(fx.target)
+    if not any(results):
+        raise UnsupportedProblem(
+            f"forward() takes a Python number out of a tensor ({target}), and a graph knows only shapes.",
+            where=problem.path,
+            cure="Compute with the tensor itself, or leave this model as it is.",
+        )
     if target == "aten.as_strided.default":
         return strided(fx, values, results, problem)
     known = KNOWN.get(target.removesuffix(".default"))
@@ -126,7 +132,7 @@ def opaque(
 
 def frozen(argument: Any, problem: Problem) -> Argument:
     """An argument as the IR keeps it. A device becomes the place where the inputs are."""
-    if argument is None or isinstance(argument, (Node, bool, int, float, str)):
+    if argument is None or isinstance(argument, (Node, bool, int, float, complex, str)):
         return argument
     if isinstance(argument, tuple):
         return tuple(frozen(item, problem) for item in argument)

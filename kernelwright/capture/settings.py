@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from torch import nn
+import re
 
-from kernelwright.ir.nodes import Setting
+import torch
+from torch import nn
+from torch.utils._pytree import tree_leaves
+
+from kernelwright.ir.nodes import Looks, Setting
 
 # Constants of library modules that the shape of a parameter already tells, or that change no result.
 TOLD_BY_SHAPES = frozenset(
@@ -30,6 +34,12 @@ MODELESS = (
 
 PLAIN = (bool, int, float, str, type(None))
 
+# What nn.Module keeps for itself.
+INTERNAL = frozenset(vars(nn.Module()))
+
+# Texts longer than this are not compared in every call.
+LONGEST_LOOKS = 400
+
 
 def settings_of(model: nn.Module, source: str) -> tuple[Setting, ...]:
     """Every plain attribute of the user's own modules, the constants of library modules, the mode where it matters, and
@@ -50,6 +60,10 @@ def module_settings(path: str, module: nn.Module, source: str) -> list[Setting]:
     kept = vars(module) if library else {**class_attributes(type(module)), **vars(module)}
     names = list(getattr(module, "__constants__", ())) if library else list(kept)
     found = [Setting(path, n, kept[n]) for n in names if is_setting(n, kept.get(n, vars))]
+    if not library:
+        found += [
+            Setting(path, n, Looks(text)) for n, x in vars(module).items() if (text := looks_of(n, x)) is not None
+        ]
     if path:  # the model itself is Model, or our ModelNew
         found.append(Setting(path, "class", type(module).__name__))
     if type(module) not in MODELESS if library else "training" in source:
@@ -64,11 +78,35 @@ def class_attributes(kind: type) -> dict[str, object]:
 
 
 def is_setting(name: str, value: object) -> bool:
-    return is_plain(value) and name not in TOLD_BY_SHAPES and name != "training" and not name.startswith("_")
+    return is_plain(value) and name not in TOLD_BY_SHAPES and is_users(name)
+
+
+def is_users(name: str) -> bool:
+    """Whether the user gave the attribute its name, and not nn.Module or Python."""
+    return name not in INTERNAL and not name.startswith("__")
 
 
 def is_plain(value: object) -> bool:
-    """A number, a string, None, or a tuple, list or dict of such."""
-    if isinstance(value, dict):
+    """A number, a string, None, or a tuple, list or dict of such; nothing that only behaves like one."""
+    if type(value) is dict:
         return all(is_plain(item) for item in (*value.keys(), *value.values()))
-    return isinstance(value, PLAIN) or (isinstance(value, (tuple, list)) and all(is_plain(item) for item in value))
+    return type(value) in PLAIN or (type(value) in (tuple, list) and all(is_plain(item) for item in value))  # type: ignore[attr-defined]
+
+
+def looks_of(name: str, value: object) -> str | None:
+    """How an attribute looks that is no plain value: a function, an enum, an object of settings. None if it is not to
+    be told so: state, or more than one would compare in every call."""
+    if (
+        is_plain(value)
+        or not is_users(name)
+        or any(isinstance(x, (torch.Tensor, nn.Module)) for x in tree_leaves(value))
+    ):
+        return None
+    text = looks(value)
+    return text if len(text) <= LONGEST_LOOKS else None
+
+
+def looks(value: object) -> str:
+    """How an object looks, wherever in memory it is. The emitted file has the same function."""
+    shown = vars(value) if type(value).__repr__ is object.__repr__ and hasattr(value, "__dict__") else value
+    return re.sub(r" at 0x\w+", "", getattr(value, "__qualname__", None) or repr(shown))

@@ -13,7 +13,7 @@ from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program, Source
 from kernelwright.ir.dtypes import DType, float32
-from kernelwright.ir.nodes import Input, Node, Param, Setting, Shape
+from kernelwright.ir.nodes import Input, Looks, Node, Param, Setting, Shape
 from kernelwright.kernels.pointwise import Work
 from kernelwright.load import Problem
 from kernelwright.plan import Convolution
@@ -25,7 +25,7 @@ CLASS = "class"
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
 OURS = (
     *("KERNELS", "LIBRARY", "ENTRIES", "TENSORS", "UPDATED", "VALUES", "SETTINGS", "MODULES", "WATCHED"),
-    *("PACKED", "ALIASES", "Watched", "optimizers", "versions"),
+    *("PACKED", "ALIASES", "Watched", "optimizers", "versions", "LOOKS", "looks"),
     *("build", "launch", "packed", "home", "watched", "why_not"),
 )
 
@@ -49,13 +49,18 @@ def emit(program: Program, problem: Problem, measured: Sequence[str] = ()) -> st
     parts = [
         docstring(program, problem, measured),
         *([FUTURE] if original.needs_future else []),
-        IMPORTS + ("from torch.utils.weak import WeakTensorKeyDictionary\n" if packs(program) else ""),
+        imports(program),
         "# --- The original, unchanged: it makes the weights, and runs whatever ModelNew was not planned for.",
         original.text,
         "\n# --- The kernels, and the model that runs them.",
         "\n\n\n".join(apart(section, original) for section in sections(program, problem, original)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def imports(program: Program) -> str:
+    text = IMPORTS.replace("import sys\n", "import re\nimport sys\n") if looks_in(program) else IMPORTS
+    return text + ("from torch.utils.weak import WeakTensorKeyDictionary\n" if packs(program) else "")
 
 
 def apart(text: str, original: Original) -> str:
@@ -75,6 +80,7 @@ def sections(program: Program, problem: Problem, original: Original) -> list[str
         tensors_section(program),
         values_section(program, original),
         settings_section(program),
+        *([looks_section(program)] if looks_in(program) else []),
         *([modules_section(program)] if modules_of(program) else []),
         why_not_section(program),
         model_section(program, original, arguments),
@@ -271,6 +277,7 @@ def why_not(model, arguments, values):
         found = kept.get(name)
         if type(found) is not type(value) or found != value:
             return f"{{name}} has been changed"
+{looked_at}\
     for path, kept, inside in parts:
         # A hook or a forward of a part's own would be left out; those of the model itself PyTorch sees to.
         own = path and (kept["_forward_hooks"] or kept["_forward_pre_hooks"] or "forward" in kept)
@@ -313,6 +320,20 @@ ALIGNED = """\
 """
 
 
+# Only in files of models with attributes that are no plain values.
+LOOKS = '''\
+def looks(value):
+    """How an object looks, wherever in memory it is."""
+    shown = vars(value) if type(value).__repr__ is object.__repr__ and hasattr(value, "__dict__") else value
+    return re.sub(r" at 0x\\w+", "", getattr(value, "__qualname__", None) or repr(shown))'''
+
+LOOKED_AT = """\
+    for path, name, text in LOOKS:
+        if looks(vars(model.get_submodule(path)).get(name)) != text:
+            return f"{name} has been changed"
+"""
+
+
 # Only in files with convolutions that are as accurate as TF32, where PyTorch allowed it.
 TF32 = """\
     if not torch.backends.cudnn.allow_tf32:
@@ -329,6 +350,7 @@ def why_not_section(program: Program) -> str:
         modules=MADE_OF if modules_of(program) else "",
         updated=UPDATES if program.plan.graph.updates else "",
         built=BUILT if program.target == "cuda" and only_on(program) else "",
+        looked_at=LOOKED_AT if looks_in(program) else "",
         tf32=TF32 if any(uses_tf32(source) for source in program.sources) else "",
         aligned=ALIGNED if program.target == "cuda" and any(s.kernel.core is not None for s in program.sources) else "",
     )
@@ -400,7 +422,8 @@ def settings_section(program: Program) -> str:
     """The attributes of the model that are part of the kernels now."""
     by_path: dict[str, list[Setting]] = {}
     for setting in program.plan.graph.settings:
-        if setting.name != CLASS and setting.value == setting.value:  # NaN equals nothing
+        told = setting.name != CLASS and not isinstance(setting.value, Looks)
+        if told and setting.value == setting.value:  # NaN equals nothing
             by_path.setdefault(setting.path, []).append(setting)
     rows = []
     for path, settings in by_path.items():
@@ -408,6 +431,18 @@ def settings_section(program: Program) -> str:
         rows.append(f'    "{path}": {{{inner}}},')
     comment = "# The settings of each module that the kernels and calls below have built in."
     return "\n".join([comment, "SETTINGS = {", *rows, "}"]) if rows else f"{comment}\nSETTINGS = {{}}"
+
+
+def looks_section(program: Program) -> str:
+    rows = [
+        f'    ("{s.path}", "{s.name}", {python(s.value.text)}),' for s in looks_in(program) if type(s.value) is Looks
+    ]
+    comment = "# Attributes that are no plain values: the path of their module, their name, and how they look."
+    return "\n".join([comment, "LOOKS = [", *rows, "]"]) + f"\n\n\n{LOOKS}"
+
+
+def looks_in(program: Program) -> list[Setting]:
+    return [setting for setting in program.plan.graph.settings if isinstance(setting.value, Looks)]
 
 
 def values_section(program: Program, original: Original) -> str:

@@ -230,6 +230,8 @@ def python(value: object) -> str:
     """A constant as Python source; repr, but for infinities and NaN."""
     if isinstance(value, float) and not math.isfinite(value):
         return f'float("{value}")'
+    if isinstance(value, complex):
+        return f"complex({python(value.real)}, {python(value.imag)})"
     if isinstance(value, tuple):
         return "(" + ", ".join(python(item) for item in value) + ("," if len(value) == 1 else "") + ")"
     if isinstance(value, list):

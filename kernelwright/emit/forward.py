@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kernelwright.emit.expressions import Expressions, made_dense, python, tuple_text, variable
 from kernelwright.generate import Launch, Program
 from kernelwright.generate.program import ProgramStep
-from kernelwright.ir.nodes import Fixed, Node, Param, Structure, View
+from kernelwright.ir.nodes import Fixed, Node, Param, Structure, Updated, View
 from kernelwright.plan import Buffer, CopyBack, Library, Materialise
 from kernelwright.plan.steps import contiguous
 
@@ -89,9 +89,13 @@ class ForwardWriter:
             return self.expressions.of(self.graph.outputs[structure])
         if isinstance(structure, Fixed):
             return python(structure.value)
+        if isinstance(structure, Updated):
+            return structure.target.name
         inner = ", ".join(self.returned(item) for item in structure.items)
         if structure.kind == "list":
             return f"[{inner}]"
+        if structure.kind != "tuple":
+            return f"{structure.kind}(({inner}))"
         return f"({inner},)" if len(structure.items) == 1 else f"({inner})" if structure.items else "()"
 
 

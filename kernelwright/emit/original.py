@@ -6,6 +6,8 @@ import ast
 import builtins
 from dataclasses import dataclass
 
+from kernelwright.capture.capture import SHADOWING
+
 FUTURE = "from __future__ import annotations"
 
 
@@ -40,11 +42,14 @@ def original_of(source: str) -> Original:
 
 
 def is_plain(forward: ast.FunctionDef, known: frozenset[str]) -> bool:
-    """Whether its parameters can be written down again: no stars, and defaults that mean the same in another class."""
+    """Whether its parameters can be written down again: no decorator that may take others, no stars, and defaults that
+    mean the same in another class."""
     a = forward.args
     defaults = [*a.defaults, *(d for d in a.kw_defaults if d is not None)]
     mentioned = {n.id for default in defaults for n in ast.walk(default) if isinstance(n, ast.Name)}
-    return not (a.vararg or a.kwarg or a.kwonlyargs) and mentioned <= known | frozenset(dir(builtins))
+    names = {argument.arg for argument in (*a.posonlyargs, *a.args)}
+    written_again = not (forward.decorator_list or a.vararg or a.kwarg or a.kwonlyargs or names & set(SHADOWING))
+    return written_again and mentioned <= known | frozenset(dir(builtins))
 
 
 def module_names(tree: ast.Module) -> frozenset[str]:
@@ -77,7 +82,7 @@ def find_forward(tree: ast.Module) -> ast.FunctionDef | None:
     name: str | None = "Model"
     while name in classes:
         current = classes[name]
-        for item in current.body:
+        for item in reversed(current.body):
             if isinstance(item, ast.FunctionDef) and item.name == "forward":
                 return item
         bases = [base.id for base in current.bases if isinstance(base, ast.Name)]

@@ -611,11 +611,14 @@ def operand_formula(x: Node, names: Mapping[Node, str], texts: Mapping[Node, str
 
 
 def map_formula(node: Map, args: Sequence[str]) -> str:
+    """Cut where it is too long to be shown: what is used twice is written twice, and doubles with every step."""
     if node.fn in INFIX:
-        return f"({args[0]} {INFIX[node.fn]} {args[1]})"
-    if node.to is not None:
-        return f"{node.to.name}({unwrapped(args[0])})"
-    return f"{node.fn}({', '.join(unwrapped(a) for a in args)})" if node.fn != "identity" else args[0]
+        text = f"({args[0]} {INFIX[node.fn]} {args[1]})"
+    elif node.to is not None:
+        text = f"{node.to.name}({unwrapped(args[0])})"
+    else:
+        text = f"{node.fn}({', '.join(unwrapped(a) for a in args)})" if node.fn != "identity" else args[0]
+    return text[: 2 * LONGEST_FORMULA]
 
 
 def unwrapped(text: str) -> str:

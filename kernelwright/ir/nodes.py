@@ -36,7 +36,7 @@ from .scalars import SCALARS
 
 Shape: TypeAlias = tuple[int, ...]
 # What an operator of PyTorch takes besides tensors, frozen: lists are tuples here.
-Argument: TypeAlias = "Node | bool | int | float | str | Symbol | tuple[Argument, ...] | None"
+Argument: TypeAlias = "Node | bool | int | float | complex | str | Symbol | tuple[Argument, ...] | None"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,8 @@ def identity_key(value: object) -> object:
     """What makes two field values the same: type and bits, since 0.0 is not -0.0, 1 is not True and NaN is itself."""
     if isinstance(value, float):
         return (float, struct.pack("<d", value))
+    if isinstance(value, complex):
+        return (complex, struct.pack("<dd", value.real, value.imag))
     if isinstance(value, (bool, int)):
         return (type(value), value)
     if isinstance(value, tuple):
@@ -601,15 +603,22 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
+class Updated:
+    """An argument that forward() has changed and returns itself."""
+
+    target: Input
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
-    """A tuple or a list that forward() returns."""
+    """A tuple or a list that forward() returns: `kind` is its type, by the name that Python knows it by."""
 
     kind: str
     items: tuple[Structure, ...]
 
 
 # What forward() returns: an int is the position of a tensor in Graph.outputs.
-Structure: TypeAlias = "int | Fixed | Group"
+Structure: TypeAlias = "int | Fixed | Updated | Group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -630,8 +639,15 @@ class Scalar:
 
 
 @dataclass(frozen=True, slots=True)
+class Looks:
+    """A value that cannot be written down, by how it looks."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Setting:
-    """A plain attribute of a module that the graph may have baked in: it holds for this value alone."""
+    """An attribute of a module that the graph may have baked in: it holds for this value alone."""
 
     path: str
     name: str

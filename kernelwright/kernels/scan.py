@@ -168,7 +168,7 @@ def along_space(work: ScanWork, device: Device) -> list[AlongConfig]:
 def chunks_along(work: ScanWork, tile: int, threads: int, device: Device) -> int:
     """As many as fill the device with blocks, each of whole tiles; 1 where the rows fill it by themselves."""
     wanted = device.multiprocessors * max(1, 1024 // threads)
-    if threads <= 32 or work.rows * 2 > wanted:
+    if threads <= 32 or work.rows * 2 > wanted or work.rows == 0:
         return 1
     longest = max(SHORTEST_CHUNK, tile)
     chunks = min(math.ceil(wanted / work.rows), work.length // longest)
@@ -177,7 +177,7 @@ def chunks_along(work: ScanWork, tile: int, threads: int, device: Device) -> int
 
 def cut(length: int, chunks: int, whole: int) -> int:
     """How many chunks there really are, if each but the last is a multiple of `whole`."""
-    return math.ceil(length / chunk_of(length, max(chunks, 1), whole))
+    return math.ceil(length / chunk_of(length, max(chunks, 1), whole)) if length else 1
 
 
 def chunk_of(length: int, chunks: int, whole: int) -> int:
@@ -218,7 +218,7 @@ def cost_us(config: ScanConfig, work: ScanWork, device: Device) -> float:
     """Bytes over bandwidth, those of further passes too; or tile after tile, where too few threads share the work."""
     again = work.stages * work.read_bytes if is_cut(config, work) else 0
     moved = (work.bytes_moved + again) / device.copy_gbps / 1e3
-    if isinstance(config, CpuConfig):
+    if isinstance(config, CpuConfig) or work.bytes_moved == 0:
         return moved
     passes = 1 + (2 * work.stages if config.chunks > 1 else 0)
     rounds, waste = (

@@ -68,7 +68,7 @@ def instantiate(problem: Problem, seed: int, device: str | torch.device) -> Inst
     Device "meta" gives shapes and dtypes without memory or numbers.
     """
     device = torch.device(device)
-    with _generators_restored(), at_home(problem, device):
+    with generators_restored(), at_home(problem, device):
         module = _executed(problem)
         model = _model(module, problem, seed, device)
         inputs = _inputs(module, problem, seed)
@@ -240,7 +240,7 @@ def _moved(inputs: tuple[Any, ...], device: torch.device) -> tuple[Any, ...]:
 
 
 @contextmanager
-def _generators_restored() -> Iterator[None]:
+def generators_restored() -> Iterator[None]:
     """The random generators are afterwards where they were; file scope may seed or draw too."""
     python_state = random.getstate()
     gpus = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]

@@ -49,7 +49,10 @@ def with_copies(before: Graph, after: Graph) -> Graph:
             for j in returned
         )
         if newly_aliased or newly_joined or has_no_memory(new) or (repeats(new) and not repeats(old)):
-            outputs.append(Map("identity", (new,)))
+            copied: Node = Map("identity", (new,))
+            while copied in outputs:  # equal nodes are one, and so would be their memory
+                copied = Map("identity", (copied,))
+            outputs.append(copied)
         else:
             outputs.append(new)
             returned.append(i)

@@ -598,3 +598,62 @@ def test_an_unusual_model_gives_what_it_gives(emit_once: Emit, model: str) -> No
     with torch.no_grad():
         for _ in range(2):
             emitted.agree(original, new, *emitted.inputs())
+
+
+LOOKS = """\
+class Config:
+    def __init__(self):
+        self.scale = 2.0
+
+
+class Model(nn.Module):
+    def __init__(self, act):
+        super().__init__()
+        self.act, self.config, self._shift = act, Config(), 1.0
+
+    def forward(self, x):
+        return self.act(x) * self.config.scale + self._shift
+
+
+def get_inputs():
+    return [torch.randn(4, 6)]
+
+
+def get_init_inputs():
+    return [F.relu]
+"""
+
+
+def test_functions_objects_and_private_attributes_are_guarded(emit_once: Emit) -> None:
+    emitted = emit_once(LOOKS)
+    assert emitted.check()
+    assert not emitted.check(lambda model: setattr(model.config, "scale", 3.0))
+    assert not emitted.check(lambda model: setattr(model, "_shift", 3.0))
+    assert not emitted.check(lambda model: setattr(model, "act", torch.tanh))
+    with torch.no_grad():
+        assert not emitted.agree(*emitted.pair(nn.functional.gelu), *emitted.inputs())
+
+
+DECORATED = model_source(
+    "return torch * 2 + float.relu()", takes="self, torch, float", inputs="torch.randn(4, 6), torch.randn(4, 6)"
+)
+
+
+def test_a_decorated_forward_and_arguments_named_like_modules_run_in_the_kernels(emit_once: Emit) -> None:
+    assert emit_once(DECORATED).check()
+    assert emit_once(
+        model_source("return x * 2 + 1").replace("    def forward", "    @torch.no_grad()\n    def forward")
+    ).check()
+
+
+def test_results_are_one_tensor_where_they_were_and_two_where_they_were_not(emit_once: Emit) -> None:
+    emitted = emit_once(model_source("y = x * 2", "x.add_(1)", "return y, y, x * 1.0, -(-x), x, torch.max(y, dim=1)"))
+    new = emitted.pair()[1]
+    x = emitted.inputs()[0]
+    with torch.no_grad():
+        first, second, third, fourth, fifth, largest = new(x)
+    assert first is second
+    assert len({t.data_ptr() for t in (first, third, fourth, fifth)}) == 4
+    assert fifth is x
+    assert type(largest) is torch.return_types.max
+    assert emitted.check()

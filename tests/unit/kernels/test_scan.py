@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.device import resolve
+from kernelwright.device import Device, resolve
 from kernelwright.kernels.scan import (
     AcrossConfig,
     AlongConfig,
@@ -120,3 +120,9 @@ def test_chunks_of_a_cpu_do_not_depend_on_its_cores_once_they_are_needed() -> No
 )
 def test_the_reason_is_told(config: AlongConfig | AcrossConfig, scanned: ScanWork, reason: str) -> None:
     assert reason in (why_not(config, scanned, H200) or "")
+
+
+@pytest.mark.parametrize("scanned", [work(0, 7), work(7, 0), work(0, 7, 3), work(7, 0, 3)], ids=str)
+@pytest.mark.parametrize("device", [H200, A100, CPU], ids=lambda d: d.name)
+def test_rows_without_elements_have_configs_too(scanned: ScanWork, device: Device) -> None:
+    assert configs(scanned, device)

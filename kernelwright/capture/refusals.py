@@ -1,0 +1,97 @@
+"""A model that has no graph comes in; the reason, as an error in one sentence with its cure, goes out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from traceback import extract_tb
+
+import torch
+from torch import nn
+from torch.nn.parameter import is_lazy
+
+from kernelwright.errors import BadProblem, KernelwrightError, UnsupportedProblem
+from kernelwright.load import Problem
+
+AS_IT_IS = "Leave this model as it is: it runs in plain PyTorch."
+
+
+def refuse_parts(problem: Problem, model: nn.Module) -> None:
+    """Parts that run code which a graph made before their first call, or without that code, would not have."""
+    if type(model).__call__ is not nn.Module.__call__:
+        what = "Model has a __call__ of its own, which ModelNew would run once more."
+        raise UnsupportedProblem(what, where=problem.path, cure="Do in forward() what it does.")
+    for path, module in model.named_modules():
+        name = f"part {path}" if path else "the model"
+        if any(map(is_lazy, (*module.parameters(recurse=False), *module.buffers(recurse=False)))):
+            what = f"{name} is a {type(module).__name__}, which learns its sizes in its first call."
+            raise UnsupportedProblem(what, where=problem.path, cure="Use the layer that is given its sizes.")
+        if isinstance(module, torch.jit.ScriptModule):
+            what = f"{name} is a torch.jit module, which torch.export cannot trace."
+            raise UnsupportedProblem(what, where=problem.path, cure="Use the plain nn.Module instead.")
+        if module._forward_hooks or module._forward_pre_hooks:
+            what = f"{name} has a forward hook, and kernels would pass it by."
+            cure = (
+                "Do in forward() what the hook does; for weight_norm and spectral_norm, take those of "
+                "torch.nn.utils.parametrizations."
+            )
+            raise UnsupportedProblem(what, where=problem.path, cure=cure)
+
+
+def refuse_effects(problem: Problem, changed: Sequence[str]) -> None:
+    """What happens in Python happens once, while the graph is made."""
+    if not changed:
+        return
+    random = next((name for name in changed if "random" in name or "seed" in name), None)
+    if random == "torch.manual_seed":
+        what, cure = "forward() sets the seed of torch, which a graph cannot do.", "Set it before the model is called."
+    elif random is not None:
+        what = f"forward() draws from {random}, and a graph would do so once."
+        cure = "Draw with torch.rand in forward()."
+    else:
+        what = f"forward() changes {changed[0]}, which is no parameter or buffer: a graph would do so once."
+        cure = "Keep it in a buffer (self.register_buffer) and change that, or leave this model as it is."
+    raise UnsupportedProblem(what, where=problem.path, cure=cure)
+
+
+def refusal(problem: Problem, error: Exception, run: Callable[[], Exception | None]) -> KernelwrightError:
+    """Why torch.export could not trace forward(): the file is wrong, it asks for values, or something else.
+
+    `run` gives what forward() raises by itself.
+    """
+    where = place(problem, error)
+    if any("data-dependent" in str(e).lower() or "DataDependent" in type(e).__name__ for e in causes(error)):
+        what = "forward() decides by the values of tensors, and a graph knows only their shapes."
+        cure = "Write what depends on values with torch.where, or leave this model as it is."
+        return UnsupportedProblem(what, where=where, cure=cure)
+    if found := re.match(r"Found <class '(?:.*\.)?(\w+)'> in output", str(error)):
+        what = f"forward() returns a {found[1]}; a tensor, or a tuple or list of them, is understood."
+        return UnsupportedProblem(what, where=where, cure="Return a tuple.")
+    own = run()
+    if own is not None:
+        what = f"forward() fails on what get_inputs() gives: {type(own).__name__}: {first_line(own)}."
+        cure = "Make the file run without an error in plain PyTorch first; this is its own exception."
+        return BadProblem(what, where=place(problem, own), cure=cure)
+    what = f"torch.export cannot trace forward(): {first_line(error)}."
+    return UnsupportedProblem(what, where=where, cure=AS_IT_IS)
+
+
+def causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The error and what it was raised from."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def place(problem: Problem, error: BaseException) -> str:
+    """The last line of the model's file that the error went through."""
+    for one in causes(error):
+        lines = [frame.lineno for frame in extract_tb(one.__traceback__) if frame.filename == str(problem.path)]
+        if lines:
+            return f"{problem.path}:{lines[-1]}"
+    return str(problem.path)
+
+
+def first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__).rstrip(".")
