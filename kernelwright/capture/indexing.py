@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from kernelwright.capture.call import Call, Translation, Value, cast, constant
-from kernelwright.ir.dtypes import int64
+from kernelwright.ir.dtypes import int32, int64
 from kernelwright.ir.nodes import Broadcast, Gather, Iota, Map, Node, Permute, Reshape, Shape, Slice
 
 
@@ -67,6 +67,8 @@ def rolled(call: Call) -> Value:
     x: Node = call["self"]
     if not x.size:
         return None
+    if x.size >= MOST_PLACES:
+        return None
     if not call["dims"]:
         flat = Reshape(x, (x.size,))
         return Reshape(along(flat, {0: rotation(x.size, call["shifts"][0])}), x.shape)
@@ -82,9 +84,9 @@ def rolled(call: Call) -> Value:
 def rotation(extent: int, shift: int) -> Node:
     """(i - shift) mod extent, without a division"""
     shift %= extent
-    i = Iota(extent)
-    from_end = Map("add", (i, constant(extent - shift, int64)))
-    return Map("where", (Map("lt", (i, constant(shift, int64))), from_end, Map("sub", (i, constant(shift, int64)))))
+    i = places(extent)
+    from_end = Map("add", (i, constant(extent - shift, int32)))
+    return Map("where", (Map("lt", (i, constant(shift, int32))), from_end, Map("sub", (i, constant(shift, int32)))))
 
 
 def one_hot(call: Call) -> Value:
@@ -99,6 +101,14 @@ def one_hot(call: Call) -> Value:
 
 
 # --- the forms of a Gather
+
+# So many places have numbers of 32 bits, sums of two of them too.
+MOST_PLACES = 2**30
+
+
+def places(extent: int) -> Node:
+    """0, 1, 2, ... in 32 bits, which processors divide and turn into floats faster than 64."""
+    return Map("cast", (Iota(extent),), int32)
 
 
 def wrapped(index: Node, extent: int) -> Node:
@@ -136,15 +146,15 @@ def along_indexed(x: Node, axis: int, index: Node) -> Gather:
 def picked_at(x: Node, axes: Shape, indices: Sequence[Node]) -> Gather:
     """x indexed along these axes by tensors that broadcast together; their axes stand where x's did, or first if x's
     were apart."""
-    places = joint_shape([index.shape for index in indices])
+    joint = joint_shape([index.shape for index in indices])
     rest = [axis for axis in range(len(x.shape)) if axis not in axes]
     adjacent = axes == tuple(range(axes[0], axes[0] + len(axes)))
     lead = [axis for axis in rest if adjacent and axis < axes[0]]
     tail = [axis for axis in rest if axis not in lead]
     before, after = (tuple(x.shape[axis] for axis in some) for some in (lead, tail))
-    shape = (*before, *places, *after)
-    kept = (*before, *(1 for _ in places), *after)
-    columns = [Reshape(spread(index, places), (*places, *(1 for _ in after))) for index in indices]
+    shape = (*before, *joint, *after)
+    kept = (*before, *(1 for _ in joint), *after)
+    columns = [Reshape(spread(index, joint), (*joint, *(1 for _ in after))) for index in indices]
     return Gather(at_the_end(x, axes, kept, shape), tuple(spread(c, shape) for c in columns))
 
 
@@ -174,25 +184,25 @@ def spread(x: Node, shape: Shape) -> Node:
 def reflected(extent: int, before: int, after: int) -> Node:
     """... 2 1 | 0 1 2 ... n-1 | n-2 n-3 ..."""
     i = Map("abs", (shifted(extent, before, after),))
-    last = constant(extent - 1, int64)
+    last = constant(extent - 1, int32)
     return Map("sub", (last, Map("abs", (Map("sub", (last, i)),))))
 
 
 def replicated(extent: int, before: int, after: int) -> Node:
     """... 0 0 | 0 1 2 ... n-1 | n-1 n-1 ..."""
-    i = Map("maximum", (shifted(extent, before, after), constant(0, int64)))
-    return Map("minimum", (i, constant(extent - 1, int64)))
+    i = Map("maximum", (shifted(extent, before, after), constant(0, int32)))
+    return Map("minimum", (i, constant(extent - 1, int32)))
 
 
 def circular(extent: int, before: int, after: int) -> Node:
     """... n-2 n-1 | 0 1 2 ... n-1 | 0 1 ..."""
-    i, whole = shifted(extent, before, after), constant(extent, int64)
-    i = Map("where", (Map("lt", (i, constant(0, int64))), Map("add", (i, whole)), i))
+    i, whole = shifted(extent, before, after), constant(extent, int32)
+    i = Map("where", (Map("lt", (i, constant(0, int32))), Map("add", (i, whole)), i))
     return Map("where", (Map("ge", (i, whole)), Map("sub", (i, whole)), i))
 
 
 def shifted(extent: int, before: int, after: int) -> Node:
-    return Map("sub", (Iota(before + extent + after), constant(before, int64)))
+    return Map("sub", (places(before + extent + after), constant(before, int32)))
 
 
 BORDERS = {"reflect": reflected, "replicate": replicated, "circular": circular}

@@ -8,9 +8,9 @@ from typing import TypeAlias
 import torch
 
 from kernelwright.capture.call import Call, Translation, Value, cast, constant, in_registers
-from kernelwright.capture.indexing import across, along, spread
-from kernelwright.ir.dtypes import DType, float32, int64
-from kernelwright.ir.nodes import Iota, Map, Node
+from kernelwright.capture.indexing import across, along, places, spread
+from kernelwright.ir.dtypes import DType, float32, int32
+from kernelwright.ir.nodes import Map, Node
 
 # Of each place along an axis, an element beside it and its weight.
 Side: TypeAlias = tuple[Node, Node]
@@ -24,8 +24,8 @@ def nearest(exact: bool) -> Translation:
         if not x.size or not call.type.shape[-1]:
             return None
         moving = [axis for axis in range(2, len(x.shape)) if x.shape[axis] != call.type.shape[axis]]
-        places = {axis: nearest_place(call, axis, exact) for axis in moving}
-        return along(x, places) if places else Map("identity", (x,))
+        sources = {axis: nearest_place(call, axis, exact) for axis in moving}
+        return along(x, sources) if sources else Map("identity", (x,))
 
     return translation
 
@@ -37,8 +37,8 @@ def nearest_place(call: Call, axis: int, exact: bool) -> Node:
     middle = 0.5 if exact else 0.0
     scaled = ((torch.arange(wanted) + middle) * torch.tensor(step)).floor().long().clamp(max=extent - 1)
     if wanted % extent == 0 and torch.equal(scaled, torch.arange(wanted) // (wanted // extent)):
-        return Map("trunc_divide", (Iota(wanted), constant(wanted // extent, int64)))
-    place = cast(Iota(wanted), float32)
+        return Map("trunc_divide", (places(wanted), constant(wanted // extent, int32)))
+    place = cast(places(wanted), float32)
     place = Map("add", (place, constant(middle, float32))) if exact else place
     return clamped(Map("mul", (place, constant(step, float32))), extent)
 
@@ -54,12 +54,12 @@ def linear(call: Call) -> Value:
 
 
 def mixed(
-    x: Node, axis: int, places: Mapping[int, Node], sides: Mapping[int, tuple[Side, Side]], compute: DType
+    x: Node, axis: int, chosen: Mapping[int, Node], sides: Mapping[int, tuple[Side, Side]], compute: DType
 ) -> Node:
     """weight * near + weight * far along this axis, each mixed along the axes that follow first"""
     if axis == len(x.shape):
-        return cast(along(x, places), compute)
-    parts = [(weight, mixed(x, axis + 1, {**places, axis: place}, sides, compute)) for place, weight in sides[axis]]
+        return cast(along(x, chosen), compute)
+    parts = [(weight, mixed(x, axis + 1, {**chosen, axis: place}, sides, compute)) for place, weight in sides[axis]]
     shape = parts[0][1].shape
     weighted = [Map("mul", (spread(across(weight, axis, len(shape)), shape), part)) for weight, part in parts]
     return Map("add", tuple(weighted))
@@ -70,14 +70,14 @@ def neighbours(call: Call, axis: int, compute: DType) -> tuple[Side, Side]:
     extent = call["input"].shape[axis]
     place = source_place(call, axis, compute)
     before = clamped(place, extent)
-    after = Map("minimum", (Map("add", (before, constant(1, int64))), constant(extent - 1, int64)))
+    after = Map("minimum", (Map("add", (before, constant(1, int32))), constant(extent - 1, int32)))
     far = Map("sub", (place, cast(before, compute)))
     return (before, Map("sub", (constant(1.0, compute), far))), (after, far)
 
 
 def source_place(call: Call, axis: int, compute: DType) -> Node:
     """i * step with the corners of both laid on each other, else (i + 1/2) * step - 1/2, not before the first"""
-    place = cast(Iota(call.type.shape[axis]), compute)
+    place = cast(places(call.type.shape[axis]), compute)
     step = constant(rounded(step_of(call, axis), compute), compute)
     if call["align_corners"]:
         return Map("mul", (place, step))
@@ -90,7 +90,7 @@ def clamped(place: Node, extent: int) -> Node:
     """The last element not after the place, which is not negative."""
     return Map(
         "minimum",
-        (Map("maximum", (cast(Map("floor", (place,)), int64), constant(0, int64))), constant(extent - 1, int64)),
+        (Map("maximum", (cast(Map("floor", (place,)), int32), constant(0, int32))), constant(extent - 1, int32)),
     )
 
 

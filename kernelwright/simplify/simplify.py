@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kernelwright.ir.nodes import Broadcast, Contract, Graph, Map, Node, Opaque, Reduce, Scan, View
+from kernelwright.ir.nodes import Broadcast, Contract, Gather, Graph, Map, Node, Opaque, Reduce, Scan, View
 from kernelwright.ir.rewrite import Rule, UseRule, first, rewrite
 from kernelwright.simplify import (
     algebra,
@@ -20,6 +20,7 @@ from kernelwright.simplify import (
     concatenations,
     constants,
     contractions,
+    gathers,
     linear,
     motion,
     pools,
@@ -84,6 +85,7 @@ RULES: tuple[Rule, ...] = (
     first_of(Scan, scans.SCAN_RULES),
     first_of(Contract, contractions.RULES),
     first_of(Reduce, reductions.RULES),
+    first_of(Gather, gathers.RULES),
 )
 ALGEBRAIC: tuple[UseRule, ...] = (
     *linear.USE_RULES,

@@ -46,6 +46,11 @@ SIZES: dict[str, tuple[dict[str, Any], ...]] = {
     "scalar_arguments": ({"ROWS": 3, "COLUMNS": 25},),
     "sliced_stencil": ({"BATCH": 2, "HEIGHT": 9, "WIDTH": 10},),
     "sort_between": ({"ROWS": 3, "COLUMNS": 20},),
+    "token_embedding": (
+        {"BATCH": 2, "TOKENS": 5, "VOCABULARY": 11, "WIDTH": 24},
+        {"BATCH": 1, "TOKENS": 3, "VOCABULARY": 7, "WIDTH": 9},
+    ),
+    "upsample_skip": ({"BATCH": 1, "CHANNELS": 4, "HEIGHT": 5, "WIDTH": 6},),
     "swiglu": ({"BATCH": 1, "TOKENS": 5, "WIDTH": 40, "HIDDEN": 72},),
 }
 

@@ -1,4 +1,4 @@
-"""What each stage makes of fifteen examples, kept as text: a change shows here as a diff to read.
+"""What each stage makes of seventeen examples, kept as text: a change shows here as a diff to read.
 
     pytest tests/golden --update-golden        writes the files anew; read the diff before you commit it
 
@@ -40,6 +40,8 @@ NAMES = (
     "permuted_operands",
     "running_statistics",
     "sliced_stencil",
+    "token_embedding",
+    "upsample_skip",
 )
 
 GENERATED = "// --- generated: one struct a kernel"

@@ -1,0 +1,70 @@
+"""Data movement as torch.export gives it: every form has a form of ours, with PyTorch's bits."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.capture import capture
+from kernelwright.ir.interpret import interpret
+from kernelwright.ir.nodes import Graph, Node, Opaque, walk
+from kernelwright.load import Problem
+from kernelwright.load.instantiate import instantiate
+from kernelwright.plan import Library, plan
+from kernelwright.plan.steps import Materialise
+from kernelwright.simplify import simplify
+from tests.movement import CASES, EXACT, SOURCE
+
+PROBLEM = Problem("movement", SOURCE, Path("movement.py"))
+NUMBERS = {name: number for number, name in enumerate(CASES)}
+
+# A table is copied to the device; what follows a product is a kernel of its own only where the product is PyTorch's.
+COPIED = frozenset(("a_list",))
+WITH_A_PRODUCT = frozenset(("product_and_embedding",))
+
+
+@cache
+def captured() -> Graph:
+    return capture(PROBLEM)
+
+
+@cache
+def simplified() -> Graph:
+    return simplify(captured())
+
+
+@cache
+def results() -> tuple[list[torch.Tensor], list[torch.Tensor], list[torch.Tensor]]:
+    """What PyTorch gives, what the captured graph means, and the simplified one."""
+    instance = instantiate(PROBLEM, 0, "cpu")
+    with torch.no_grad():
+        wanted = list(instance.model(*instance.inputs))
+    return wanted, interpret(captured(), instance.inputs, {}), interpret(simplified(), instance.inputs, {})
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_graph_means_what_the_model_computes(name: str) -> None:
+    wanted, *graphs = (every[NUMBERS[name]] for every in results())
+    for got in graphs:
+        assert (got.shape, got.dtype) == (wanted.shape, wanted.dtype)
+        if name in EXACT:
+            assert torch.equal(got, wanted)
+        else:
+            torch.testing.assert_close(got, wanted, rtol=2e-6, atol=8e-6)
+
+
+def calls_in(node: Node) -> list[str]:
+    return [n.target for n in walk((node,)) if isinstance(n, Opaque)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_of_it_is_left_to_pytorch(name: str) -> None:
+    """But for concatenations, which kernels write part by part: no call is left when it is planned."""
+    output = simplified().outputs[NUMBERS[name]]
+    assert set(calls_in(output)) <= {"aten.cat.default"}
+    alone = plan(simplify(Graph(captured().inputs, (captured().outputs[NUMBERS[name]],), (), 0)))
+    left = [step for step in alone.steps if isinstance(step, (Library, Materialise))]
+    assert bool(left) == (name in COPIED | WITH_A_PRODUCT)
