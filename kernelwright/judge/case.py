@@ -38,6 +38,7 @@ class Case:
 
     tensors    of one set of arguments, for their shapes; without memory if the problem is large
     habits     labels that the reference itself would get: it writes into its inputs, or hands them back
+    hands_out_state  its output lies in its own weights or buffers, and changes with them
     large      the judge must not hold inputs and outputs many times over
     rows       how the oracle may take a large problem apart
     eager_s    how long a call takes, roughly; to plan by
@@ -55,6 +56,7 @@ class Case:
     input_bytes: int
     output_bytes: int
     habits: frozenset[Label]
+    hands_out_state: bool
     large: bool
     rows: Rows | None
     eager_s: float
@@ -138,6 +140,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         input_bytes=input_bytes,
         output_bytes=output_bytes,
         habits=habits,
+        hands_out_state=_shares_memory(list(state_of(model).values()), output),
         large=large,
         rows=rows,
         eager_s=eager_s,
@@ -164,11 +167,14 @@ def _called(reference: Reference, model: torch.nn.Module, args: tuple[Any, ...],
 
 
 def _habits(inputs: list[torch.Tensor], output: Any, mutated: bool) -> frozenset[Label]:
-    memory = {t.untyped_storage().data_ptr() for t in inputs if t.numel()}
-    leaves = [leaf for leaf in flatten_output(output)[1] if isinstance(leaf, torch.Tensor) and leaf.numel()]
-    aliases = any(leaf.untyped_storage().data_ptr() in memory for leaf in leaves)
     found = {Label.MUTATES_INPUTS} if mutated else set()
-    return frozenset(found | {Label.ALIASES_INPUT} if aliases else found)
+    return frozenset(found | {Label.ALIASES_INPUT} if _shares_memory(inputs, output) else found)
+
+
+def _shares_memory(tensors: list[torch.Tensor], output: Any) -> bool:
+    memory = {t.untyped_storage().data_ptr() for t in tensors if t.numel()}
+    leaves = [leaf for leaf in flatten_output(output)[1] if isinstance(leaf, torch.Tensor) and leaf.numel()]
+    return any(leaf.untyped_storage().data_ptr() in memory for leaf in leaves)
 
 
 def _changes_state(model: torch.nn.Module, state: State) -> bool:

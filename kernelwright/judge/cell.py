@@ -307,29 +307,38 @@ def restrict_files(readable: list[str], folder: str, gpu: bool, *, tcp: bool) ->
 
 
 class Machine(NamedTuple):
-    """An audit architecture and its numbers of the system calls that a model has no use for."""
+    """An audit architecture and its numbers of system calls: those that a model has no use for, and some to look at."""
 
     audit: int
     socket: int
+    fallocate: int
+    madvise: int
     refused: tuple[int, ...]
 
 
-# ptrace, process_vm_readv/writev, pidfd_getfd: other processes' memory and files. userfaultfd: outputs computed when
-# they are looked at. unshare, setns, mount, umount2, pivot_root: the cell itself. bpf, perf_event_open, keyctl,
-# add_key, request_key, open_by_handle_at, io_uring_setup, kexec_load, init_module, finit_module, reboot: the machine.
+# ptrace, process_vm_readv/writev, pidfd_getfd, process_madvise: other processes' memory and files. userfaultfd: outputs
+# computed when they are looked at. unshare, setns, mount, umount2, pivot_root: the cell itself. bpf, perf_event_open,
+# keyctl, add_key, request_key, open_by_handle_at, io_uring_setup, kexec_load, init_module, finit_module, reboot: the
+# machine.
 MACHINES = {
     "x86_64": Machine(
         0xC000003E,
         41,
-        (101, 310, 311, 438, 323, 272, 308, 165, 166, 155, 321, 298, 250, 248, 249, 304, 425, 246, 175, 313, 169),
+        285,
+        28,
+        (101, 310, 311, 438, 440, 323, 272, 308, 165, 166, 155, 321, 298, 250, 248, 249, 304, 425, 246, 175, 313, 169),
     ),
     "aarch64": Machine(
         0xC00000B7,
         198,
-        (117, 270, 271, 438, 282, 97, 268, 40, 39, 41, 280, 241, 219, 217, 218, 265, 425, 104, 105, 273, 142),
+        47,
+        233,
+        (117, 270, 271, 438, 440, 282, 97, 268, 40, 39, 41, 280, 241, 219, 217, 218, 265, 425, 104, 105, 273, 142),
     ),
 }
 AF_UNIX = 1
+MADV_REMOVE = 9
+FALLOC_FL_KEEP_SIZE = 1
 
 
 def _filter_system_calls(*, sockets: bool) -> None:
@@ -343,24 +352,38 @@ def _filter_system_calls(*, sockets: bool) -> None:
 
 
 def _program(machine: Machine, sockets: bool) -> bytes:
-    """Refuse those calls, and sockets other than local ones, with EPERM; another architecture's calls kill."""
-    load, jump_equal, give = 0x20, 0x15, 0x06
+    """Refuse those calls, and some by an argument, with EPERM; another architecture's calls kill."""
+    load, equals, above, give = 0x20, 0x15, 0x25, 0x06
     allow, refuse, kill = 0x7FFF0000, 0x00050001, 0x80000000
 
     def line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("<HBBI", code, yes, no, value)
 
+    def looked_at(number: int, argument: int, test: int, value: int, *, wanted: bool) -> list[bytes]:
+        """This call only if the test of its argument is as wanted; other calls pass on to what follows."""
+        return [
+            line(equals, number, no=4),
+            line(load, 16 + 8 * argument),
+            line(test, value, yes=1 if wanted else 0, no=0 if wanted else 1),
+            line(give, refuse),
+            line(give, allow),
+        ]
+
+    by_argument = [
+        *([] if sockets else looked_at(machine.socket, 0, equals, AF_UNIX, wanted=True)),
+        # Holes in the memory that everybody shares: a baseline would have to fault its inputs' pages in again.
+        *looked_at(machine.fallocate, 1, above, FALLOC_FL_KEEP_SIZE, wanted=False),
+        *looked_at(machine.madvise, 2, equals, MADV_REMOVE, wanted=False),
+    ]
     count = len(machine.refused)
     lines = [
         line(load, 4),
-        line(jump_equal, machine.audit, yes=1),
+        line(equals, machine.audit, yes=1),
         line(give, kill),
         line(load, 0),
-        *(line(jump_equal, number, yes=count - i + 2) for i, number in enumerate(machine.refused)),
-        line(jump_equal, machine.socket, no=3),
-        line(load, 16),
-        line(jump_equal, AF_UNIX, yes=1, no=1 if sockets else 0),
-        line(give, refuse),
+        *(line(equals, number, yes=count - i + len(by_argument)) for i, number in enumerate(machine.refused)),
+        *by_argument,
         line(give, allow),
+        line(give, refuse),
     ]
     return b"".join(lines)

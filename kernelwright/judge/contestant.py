@@ -5,6 +5,7 @@ moment it says that it is done, while the judge reads the outputs from its memor
 """
 
 import ctypes
+import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,8 +17,9 @@ import torch
 from kernelwright.judge import wire
 from kernelwright.judge.channel_cuda import Segments, reset_persisting_cache
 from kernelwright.judge.codec import Template, flatten_arguments, flatten_output
+from kernelwright.judge.large import fingerprint
 from kernelwright.judge.pool import Placement, Planner, Pool
-from kernelwright.judge.process import Ended, Reply, Worker
+from kernelwright.judge.process import Ended, Reply, Worker, printable
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.wire import Fact, Op, Status
 
@@ -30,7 +32,7 @@ class Entry:
 
     file     in the worker's folder
     entry    the class to construct
-    variant  plain, compile or graph
+    variant  plain, compile, max-autotune or graph
     cuda_means_device  the problem says "cuda" and is judged elsewhere
     """
 
@@ -88,10 +90,31 @@ def _gapped(tensor: torch.Tensor) -> tuple[int, ...]:
     return tuple(torch.empty(padded, device="meta").stride())
 
 
-class Contestant:
-    """A worker with a model in it."""
+@dataclass(frozen=True, slots=True)
+class Keepsake:
+    """An output of an earlier call that the worker still holds, as any caller might: where it lies, what was there."""
 
-    def __init__(self, name: str, worker: Worker, pool: Pool, layout: Layout, load_limit_s: float, call_limit_s: float):
+    parts: tuple[tuple[tuple[Any, ...], tuple[str, tuple[int, ...]]], ...]
+    secret: int
+    prints: tuple[int, ...]
+
+
+class Contestant:
+    """A worker with a model in it.
+
+    keepsakes  how many outputs of earlier calls it holds over the next ones; none may change meanwhile
+    """
+
+    def __init__(
+        self,
+        name: str,
+        worker: Worker,
+        pool: Pool,
+        layout: Layout,
+        load_limit_s: float,
+        call_limit_s: float,
+        keepsakes: int = 0,
+    ) -> None:
         self.name = name
         self.worker = worker
         self.pool = pool
@@ -102,6 +125,9 @@ class Contestant:
         self.matched = Status.STATE_BY_SEED
         self._segments: Segments | None = Segments() if pool.memory.bytes.is_cuda else None
         self._witnesses: list[Witness] = []
+        self._most_kept = keepsakes if self._segments is None else 0
+        self._kept: list[Keepsake] = []
+        self._called: list[int] = []
 
     def load(self, entry: Entry, seed: int, device: torch.device) -> None:
         """Import and construct; the seed is the judge's, drawn when the text could no longer change."""
@@ -144,9 +170,13 @@ class Contestant:
         self.map_places(shape, [self.layout.slots[slot] for slot in slots])
 
     def map_places(self, shape: Shape, slots: Sequence[Sequence[Placement]]) -> None:
+        keep = self._keep_one() if self._most_kept and self._called else []
         self.shape = shape
         self._witnesses.clear()
+        self._called.clear()
         brief = {
+            "keep": keep,
+            "keepsakes": self._most_kept,
             "arguments": shape.arguments,
             "slots": [[place.as_json() for place in slot] for slot in slots],
             "output": shape.output,
@@ -155,12 +185,36 @@ class Contestant:
             **self.pool.address,
         }
         self._ask(Op.MAP, self.load_limit_s, brief=brief)
-        self.worker.stop()
+        self._stop(Op.MAP)
+
+    def _keep_one(self) -> list[int]:
+        """Look whether what was kept is still there, and choose an output of the last calls that is kept from now on.
+
+        A candidate that writes its answers into the same few buffers saves the time of making new ones, and spoils
+        what its caller still holds.
+        """
+        assert self.shape is not None
+        for old in self._kept:
+            if self._prints(old.parts, old.secret) != old.prints:
+                raise Failed(Verdict.INCORRECT, "an output that was still held has been written over by a later call")
+        slot, secret = secrets.choice(self._called), secrets.randbits(62)
+        first = slot * len(self.shape.leaves)
+        parts = tuple(
+            (self._claim(first + number), spec) for number, spec in enumerate(self.shape.leaves) if spec is not None
+        )
+        self._kept = [*self._kept, Keepsake(parts, secret, self._prints(parts, secret))][-self._most_kept :]
+        return [slot]
+
+    def _prints(
+        self, parts: Sequence[tuple[tuple[Any, ...], tuple[str, tuple[int, ...]]]], secret: int
+    ) -> tuple[int, ...]:
+        return tuple(fingerprint([self._read_at(claim, spec) for claim, spec in parts], secret))
 
     def call(self, slots: range, seed: int) -> float:
         """Seconds from letting it run to its word that it is done; it is stopped again afterwards."""
         witness = Witness(self, slots) if self._segments is not None and slots else None
         elapsed = self._timed(Op.CALL, slots, seed, witness)
+        self._called += slots
         if witness is not None:
             self._witnesses.append(witness)
         return elapsed
@@ -172,7 +226,9 @@ class Contestant:
 
     def call_one_by_one(self, slots: range, seed: int, fill: Callable[[int], None]) -> list[float]:
         """Seconds from each input to a glance at its answer; `fill` writes a slot's input just before."""
-        return self._one_by_one(Op.CALL_ONE_BY_ONE, slots, seed, fill, self._witnesses)
+        elapsed = self._one_by_one(Op.CALL_ONE_BY_ONE, slots, seed, fill, self._witnesses)
+        self._called += slots
+        return elapsed
 
     def hand_over_one_by_one(self, slots: range, seed: int) -> list[float]:
         """The same, had the model taken no time."""
@@ -203,7 +259,7 @@ class Contestant:
         finally:
             pace.release()
         reply = self._wait(self.call_limit_s, op)
-        self.worker.stop()
+        self._stop(op)
         self._require_done(reply)
         if len(elapsed) != len(slots):
             raise Failed(Verdict.TAMPERING, "it said that it was done before all of its inputs were there")
@@ -233,9 +289,9 @@ class Contestant:
         start = time.perf_counter()
         self._send(op, slots, None, seed)
         self.worker.resume(tree)
-        reply = self._wait(self.call_limit_s, op)
+        reply = self._wait(self.call_limit_s, op, tree)
         end = reply.at_s
-        self.worker.stop()
+        self._stop(op)
         self._require_done(reply)
         if witness is not None:
             # Kernels cannot be stopped as processes can. What a kernel of ours reads now was there in time.
@@ -264,7 +320,7 @@ class Contestant:
         if self._segments is None:
             return False
         self._ask(Op.EXPORT, self.load_limit_s)
-        self.worker.stop()
+        self._stop(Op.EXPORT)
         self._segments.learn(self.worker.board)
         return True
 
@@ -325,9 +381,14 @@ class Contestant:
         if spec is None:
             value = wire.NUMBER.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)[0]
             return torch.tensor(value, dtype=torch.float32, device=self.pool.memory.bytes.device)
+        return self._read_at(self._claim(number), spec, rows)
+
+    def _read_at(
+        self, claim: tuple[Any, ...], spec: tuple[str, tuple[int, ...]], rows: slice | None = None
+    ) -> torch.Tensor:
         dtype: torch.dtype = getattr(torch, spec[0])
         shape = spec[1]
-        address, span, *rest = self._claim(number)
+        address, span, *rest = claim
         dense = span == 0
         strides = tuple(torch.empty(shape, device="meta").stride()) if dense else tuple(rest[: len(shape)])
         size = _reach_bytes(shape, strides, dtype)
@@ -376,11 +437,17 @@ class Contestant:
         except Ended as ended:
             raise self._explained(ended, op, 0.0) from None
 
-    def _wait(self, limit_s: float, op: Op) -> Reply:
+    def _wait(self, limit_s: float, op: Op, stopping: Sequence[int] = ()) -> Reply:
         try:
-            return self.worker.wait(limit_s)
+            return self.worker.wait(limit_s, stopping)
         except Ended as ended:
             raise self._explained(ended, op, limit_s) from None
+
+    def _stop(self, op: Op) -> None:
+        try:
+            self.worker.stop()
+        except Ended as ended:
+            raise self._explained(ended, op, 0.0) from None
 
     def _require_done(self, reply: Reply) -> None:
         if reply.status not in PASSING:
@@ -389,7 +456,7 @@ class Contestant:
 
     def _explained(self, ended: Ended, op: Op, limit_s: float) -> Failed:
         doing = DOING[op]
-        log = self.worker.log().strip().splitlines()
+        log = printable(self.worker.log()).strip().splitlines()
         last_words = f": {log[-1][:200]}" if log else ""
         self.worker.kill()
         match ended.how:
@@ -403,6 +470,8 @@ class Contestant:
                 return Failed(Verdict.OOM, f"more disk space than allowed while {doing}")
             case "unasked":
                 return Failed(Verdict.TAMPERING, f"it answered before it was asked while {doing}")
+            case "restless":
+                return Failed(Verdict.TAMPERING, f"a process of its own could not be stopped after {doing}")
             case "signal":
                 return Failed(Verdict.CRASH, f"killed by signal {ended.code} while {doing}{last_words}")
         return Failed(Verdict.CRASH, f"the process left with exit code {ended.code} while {doing}{last_words}")

@@ -82,27 +82,51 @@ ROUNDINGS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 class Rounded(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Contractions see their operands rounded to `precision`; sums stay as they are."""
+    """Contractions see their operands rounded to `precision`; sums stay as they are.
 
-    def __init__(self, precision: str, operators: Sequence[str] = CONTRACTIONS) -> None:
+    results  "" if those stay as they are too; "product" if they are rounded before a bias is added, "sum" if after
+    """
+
+    def __init__(self, precision: str, operators: Sequence[str] = CONTRACTIONS, results: str = "") -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.precision = precision
         self.operators = operators
+        self.results = results
         self.used = False
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
-        if func.overloadpacket.__name__ in self.operators:
-            self.used = True
-            args, kwargs = tree_map(self._round, (args, kwargs))
-        return func(*args, **kwargs)
+        name = func.overloadpacket.__name__
+        if name not in self.operators:
+            return func(*args, **kwargs)
+        self.used = True
+        bias = None
+        if self.results == "product":
+            args, bias = _without_bias(name, args, kwargs)
+        args, kwargs = tree_map(self._round, (args, kwargs))
+        result = func(*args, **kwargs)
+        if self.results:
+            result = tree_map(self._round, result)
+        return result if bias is None else result + bias
 
     def _round(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.dtype in (torch.float32, torch.float64):
             return rounded(value, self.precision)
         return value
+
+
+def _without_bias(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], torch.Tensor | None]:
+    """The arguments of the product alone, and what is to be added to it."""
+    if name in ("addmm", "baddbmm", "addmv") and not kwargs:
+        return (torch.zeros_like(args[0]), *args[1:]), args[0]
+    if name in ("convolution", "mkldnn_convolution") and len(args) > 2 and args[2] is not None:
+        bias = args[2].view(1, -1, *[1] * (args[0].dim() - 2))
+        return (*args[:2], None, *args[3:]), bias
+    return args, None
 
 
 class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]

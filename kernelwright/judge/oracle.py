@@ -19,7 +19,7 @@ from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rou
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.worker import state_of
 
-__all__ = ["Answers", "Oracle", "Truth"]
+__all__ = ["Answers", "Oracle", "Truth", "same_bits"]
 
 Leaves = list[torch.Tensor]
 # Small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards.
@@ -82,9 +82,11 @@ class Oracle:
         with self._flags():
             return self._run(self.model, state, calls, seed)
 
-    def rounded(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str) -> Answers | None:
-        """The reference with contractions in a lower precision; None if it has none."""
-        mode = Rounded(precision)
+    def rounded(
+        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, precision: str, results: str = ""
+    ) -> Answers | None:
+        """The reference with contractions in a lower precision; None if it has none. `results` as in `Rounded`."""
+        mode = Rounded(precision, results=results)
         with mode:
             answers = self._run(self.model, state, calls, seed)
         return answers if mode.used else None

@@ -7,10 +7,11 @@ from kernelwright.errors import UsageError
 from kernelwright.judge.families import FAMILIES
 from kernelwright.judge.verdict import Label
 
-__all__ = ["BASELINES", "Policy", "Precision"]
+__all__ = ["BASELINES", "COMPILED", "Policy", "Precision"]
 
 Precision = Literal["reference", "ieee", "tf32", "bf16", "fp16"]
-BASELINES = ("eager", "compile", "graph")
+BASELINES = ("eager", "compile", "max-autotune", "graph")
+COMPILED = ("compile", "max-autotune")  # of these, the ones that take tens of seconds to start
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,8 @@ class Policy:
 
     budget_s    time for correctness and timing together; the candidate's own build has its own limit
     families    names of input families, see families.py; the problem's own inputs are always among them
-    baselines   what it is timed against: eager, compile (torch.compile), graph (CUDA-graphed eager, on a GPU only)
+    baselines   what it is timed against: eager, compile (torch.compile), max-autotune (torch.compile in that mode),
+                graph (CUDA-graphed eager, on a GPU only)
     precision   reference: as accurate as the original under its own flags; ieee: float32 throughout;
                 tf32, bf16, fp16: contractions may round their operands so
     timing      whether it is timed at all

@@ -51,6 +51,16 @@ def _contractions(precision: str, rounding: str) -> Emulation:
     return Emulation(precision, run, partly=precision == rounding)
 
 
+def _products(precision: str, results: str) -> Emulation:
+    """Products and convolutions are computed and stored in the format, everything between them is not."""
+
+    def run(oracle: Oracle, tried: Tried) -> Leaves | None:
+        answers = oracle.rounded(tried.state, [tried.arguments], tried.seed, precision, results)
+        return answers.calls[0] if answers is not None else None
+
+    return Emulation(precision, run)
+
+
 def _throughout(precision: str) -> Emulation:
     """Everything is computed and stored in the format."""
 
@@ -75,9 +85,13 @@ EMULATIONS = (
     _contractions("tf32", "tf32 cut off"),  # what a tensor core does with float32 operands
     _contractions("fp16", "fp16"),
     _throughout("fp16"),
+    _products("fp16", "product"),
+    _products("fp16", "sum"),
     _contractions("bf16", "bf16"),
     _contractions("bf16", "bf16 cut off"),
     _throughout("bf16"),
+    _products("bf16", "product"),
+    _products("bf16", "sum"),
     _inputs("tf32"),
     _inputs("fp16"),
     _inputs("bf16"),

@@ -25,6 +25,7 @@ from kernelwright.judge.budget import Budget, Share, Stopwatch, share_of_restart
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
 from kernelwright.judge.case import Case, free_bytes, open_case
 from kernelwright.judge.cell import RAISED, niceness, set_niceness
+from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import (
     Findings,
@@ -39,10 +40,12 @@ from kernelwright.judge.correctness import (
 from kernelwright.judge.floor import floor_us, needed_bytes
 from kernelwright.judge.labels import labels_from_process, labels_from_text
 from kernelwright.judge.mutants import KillRate, kill_rate
-from kernelwright.judge.policy import Policy
+from kernelwright.judge.oracle import same_bits
+from kernelwright.judge.policy import COMPILED, Policy
 from kernelwright.judge.precision import reduced_precision
 from kernelwright.judge.process import available_bytes, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
+from kernelwright.judge.reference import Reference
 from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.sanitize import sanitize
@@ -149,6 +152,8 @@ def _judge(
             verdict, detail = failed.verdict, failed.detail
         except channel_cuda.DriverError as error:  # a call of ours; the candidate makes none here
             verdict, detail = Verdict.JUDGE_ERROR, f"a CUDA call of the judge's own failed: {error}"
+        except OSError as error:  # a full disk, no more processes
+            verdict, detail = Verdict.JUDGE_ERROR, f"the system refuses what the judge needs: {error}"
     notes.evidence["seeds"] = roots.used
     return _judgement(verdict, detail, problem, candidate, policy, device, notes)
 
@@ -323,7 +328,7 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     target = GPU_BATCH_S if case.gpu else BUSY_BATCH_S if hearing.busy else BATCH_S
     most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
     plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
-    slow = [name for name in hearing.policy.baselines if name == "compile"]
+    slow = [name for name in hearing.policy.baselines if name in COMPILED]
     if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
         return SlowStarters(plan, None, {})  # where memory is tight nothing is held twice
     arena = stack.enter_context(open_arena(case, 1 if case.large else plan.slots))
@@ -336,7 +341,7 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
 def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginning:
     """A baseline that starts beside other work: everything that draws at random or forks is done before."""
     case = hearing.case
-    variant = name if name in ("compile", "graph") else "plain"
+    variant = "plain" if name in ("eager", AGAIN) else name
     contestant, entry = hearing.workshop.unloaded_baseline(name, variant, arena, raised=raised)
     write_inputs(contestant, [case.arguments()])
 
@@ -360,7 +365,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 2)
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
     course = Course(
-        reference=case.reference,
+        reference=_never_the_same(case),
         oracle=case.oracle,
         shape=case.shape,
         state=case.state,
@@ -376,7 +381,9 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     )
     seeds = hearing.roots("time")
     samples = Samples()
-    baselines = [name for name in policy.baselines if name != "graph" or case.gpu]
+    if "graph" in policy.baselines and not case.gpu:
+        notes.evidence["left_out"]["graph"] = "a CUDA graph needs a GPU"
+    baselines = [name for name in policy.baselines if name not in notes.evidence["left_out"]]
     with contextlib.ExitStack() as outer:
         arena = slow.arena or outer.enter_context(open_arena(case, 1 if case.large else slow.plan.slots))
         starting_s = 0.0
@@ -409,6 +416,20 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     if notes.clocked.batches_calls:
         notes.labels.add(Label.BATCHES_CALLS)
     notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
+
+
+def _never_the_same(case: Case) -> Reference:
+    """The reference, made to draw other inputs each time if its file does not: no answer that is kept may serve."""
+    first, second = (flatten_arguments(case.reference.draw(seed))[1] for seed in (1, 2))
+    if not all(map(same_bits, first, second)) or not any(t.is_floating_point() for t in first):
+        return case.reference
+    stirred = replace(case.reference, stirred=True)
+    try:
+        output = flatten_output(case.reference.call(case.oracle.model, stirred.draw(1)))[1]
+    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+        return case.reference  # it insists on its own numbers
+    finite = all(bool(torch.isfinite(leaf).all()) for leaf in output if isinstance(leaf, torch.Tensor))
+    return stirred if finite else case.reference
 
 
 def _ready_in_time(hearing: Hearing, slow: SlowStarters, limit_s: float) -> dict[str, Contestant]:

@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -28,10 +27,10 @@ from types import TracebackType
 from typing import Any
 
 from kernelwright.errors import EnvironmentProblem, InternalError
-from kernelwright.judge import cell, wire
+from kernelwright.judge import cell, folders, wire
 from kernelwright.judge.pool import sealed_memory
 from kernelwright.judge.wire import Op, Status
-from kernelwright.judge.zygote import REPORT
+from kernelwright.judge.zygote import REPORT, SWEEP
 from kernelwright.settings import read_settings
 
 __all__ = [
@@ -44,11 +43,13 @@ __all__ = [
     "available_bytes",
     "borrowed_zygote",
     "machine_is_busy",
+    "printable",
     "shared_workers",
 ]
 
 LOG_BYTES = 1 << 20
 START_LIMIT_S = 120.0
+STOP_LIMIT_S = 20.0
 GIB = 1 << 30
 
 
@@ -89,7 +90,8 @@ class Cell:
 class Ended(Exception):
     """A worker gave no answer.
 
-    how     "exit", "signal", "timeout", "memory", "disk", or "unasked": it answered what nobody had asked
+    how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; or
+            "restless": it cannot be stopped
     code    exit status or signal number
     building  whether a compiler was running in its tree
     """
@@ -150,7 +152,7 @@ class Zygote:
         self.process.wait()
         if self.process.stderr:
             self.process.stderr.close()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        folders.remove(self.folder)
 
     def start(self, cell: Cell, pool_fd: int) -> "Worker":
         """A worker that waits for its first command; `pool_fd` is the memory that holds its arguments."""
@@ -249,6 +251,8 @@ class Worker:
         self.root_pid = 0
         self.pid = 0
         self.exit_status: int | None = None
+        self._has_init = cell.level == "namespaces" and not cell.gpu
+        self._swept = False
         self._own_root = Path(tempfile.mkdtemp(prefix="root-", dir=zygote.folder))
         command_r, self._commands = os.pipe2(os.O_CLOEXEC)
         self._replies, reply_w = os.pipe2(os.O_CLOEXEC)
@@ -293,7 +297,9 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):  # it is dead; wait() will say how
             os.write(self._commands, wire.COMMAND.pack(op, slots.start, len(slots), seed, length))
 
-    def wait(self, limit_s: float) -> Reply:
+    def wait(self, limit_s: float, stopping: Sequence[int] = ()) -> Reply:
+        """The answer, when it comes. `stopping` are processes that are stopped at that moment: looking up the whole
+        tree takes long enough to finish a call or two after having said that all are done."""
         poll = select.poll()
         poll.register(self._replies, select.POLLIN | select.POLLHUP)
         poll.register(self._reports, select.POLLIN | select.POLLHUP)
@@ -303,6 +309,8 @@ class Worker:
             ready = {fd for fd, _ in poll.poll(max(0.0, min(remaining, 0.25)) * 1e3)}
             now = time.perf_counter()
             if self._replies in ready and (raw := os.read(self._replies, 1)):
+                for pid in stopping:
+                    _signal(pid, signal.SIGSTOP)
                 return Reply(_status(raw[0]), now, self._message())
             if self._reports in ready and not self._read_report():
                 raise self._ended()
@@ -318,12 +326,49 @@ class Worker:
         return bool(select.select([self._replies, self._reports], [], [], 0)[0])
 
     def stop(self) -> None:
-        """Halt every process of the tree where it stands. Outputs then cannot change while they are read."""
+        """Halt every process of the tree where it stands. Outputs then cannot change while they are read.
+
+        It returns when nothing of it runs any more: a long system call, or leaving with much memory, goes on for
+        seconds after the signal, and would take a core from whoever comes next.
+        """
+        begun = time.perf_counter()
+        tree = self._sweep(begun + STOP_LIMIT_S) if self._has_init else self._chase(begun + STOP_LIMIT_S)
+        while True:
+            waited_s = time.perf_counter() - begun
+            # One that waits for a disk, or for a child that was stopped, waits on; it takes no core.
+            if not any(_has_thread_in(pid, "RD" if waited_s < 0.1 else "R") for pid in tree):
+                return
+            if waited_s > STOP_LIMIT_S:
+                raise Ended("restless")
+            time.sleep(0.0002)
+
+    def _sweep(self, deadline: float) -> list[int]:
+        """Have process 1 of their own ids stop all others at once: none can start another meanwhile."""
+        self._swept, gone = False, False
+        while select.select([self._reports], [], [], 0)[0] and not gone:
+            gone = not self._read_report()  # answers to what was asked twice
+        self._swept = gone
+        while not self._swept:
+            _signal(self.root_pid, SWEEP)
+            if select.select([self._reports], [], [], 1.0)[0] and not self._read_report():
+                break
+            if time.perf_counter() > deadline:
+                raise Ended("restless")
+        return self.tree()
+
+    def _chase(self, deadline: float) -> list[int]:
+        """Stop all that are seen, and what they have started meanwhile, until nothing new is seen three times."""
         stopped: set[int] = set()
-        while new := set(self.tree()) - stopped:  # one that still ran may have started another
+        quiet = 0
+        while quiet < (3 if len(stopped) > 1 else 1):
+            new = set(self.tree()) - stopped
             for pid in new:
                 _signal(pid, signal.SIGSTOP)
             stopped |= new
+            quiet = 0 if new else quiet + 1
+            if time.perf_counter() > deadline:
+                raise Ended("restless")
+        return sorted(stopped)
 
     def resume(self, tree: Sequence[int] | None = None) -> None:
         """Let it run; `tree`, if it was looked up before the clock started. What is stopped starts no processes."""
@@ -394,7 +439,7 @@ class Worker:
         _wait_until_gone(self.keeper_pid, 30.0)
         self._log.close()
         self.board.close()
-        shutil.rmtree(self._own_root, ignore_errors=True)
+        folders.remove(self._own_root)
 
     def _read_report(self) -> bool:
         """Take in what the keeper says; False once the worker has ended."""
@@ -405,6 +450,9 @@ class Worker:
         if kind == b"R":
             self.root_pid = number
             self.pid = _wait_for_child(number)
+            return True
+        if kind == b"S":
+            self._swept = True
             return True
         self.exit_status = number
         return False
@@ -420,13 +468,17 @@ class Worker:
             return
         if sum(map(_resident_bytes, self.tree())) > self.cell.limits.memory_bytes:
             raise Ended("memory")
-        if _folder_bytes(self.cell.folder) > self.cell.limits.disk_bytes:
+        if not folders.is_within(self.cell.folder, self.cell.limits.disk_bytes):
             raise Ended("disk")
 
     def _message(self) -> str:
         raw = self.board[wire.MESSAGE_AT : wire.MESSAGE_AT + wire.MESSAGE_BYTES].split(b"\0")[0]
-        text = raw.decode("utf-8", "replace")
-        return "".join(char for char in text if char.isprintable() or char == "\n")
+        return printable(raw.decode("utf-8", "replace"))
+
+
+def printable(text: str) -> str:
+    """Without what would move a terminal's cursor or wipe its lines: a candidate's words must not look like ours."""
+    return "".join(char for char in text if char.isprintable() or char == "\n")
 
 
 COMPILERS = {
@@ -475,8 +527,9 @@ def _other_user(worker_cell: Cell) -> int:
     if worker_cell.level != "namespaces" and not all(_open_to_all(path) for path in readable_paths()):
         return 0
     os.chown(worker_cell.folder, cell.NOBODY, cell.NOBODY)
-    for path in worker_cell.folder.rglob("*"):
-        os.chown(path, cell.NOBODY, cell.NOBODY, follow_symlinks=False)
+    for path, _ in folders.entries(worker_cell.folder):
+        with contextlib.suppress(OSError):
+            os.chown(path, cell.NOBODY, cell.NOBODY, follow_symlinks=False)
     return cell.NOBODY
 
 
@@ -549,7 +602,7 @@ def _environment(cell: Cell) -> Mapping[str, str]:
         "XDG_CACHE_HOME": "cache",
     }
     for name in private.values():
-        (cell.folder / name).mkdir(exist_ok=True)
+        folders.make_folder(cell.folder / name)
     return {
         **_base_environment(),
         **cell.environment,
@@ -649,14 +702,6 @@ def _resident_bytes(pid: int) -> int:
     return max(0, int(words[1]) - int(words[2])) * mmap.PAGESIZE if len(words) > 2 else 0
 
 
-def _folder_bytes(folder: Path) -> int:
-    total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.lstat().st_blocks * 512
-    return total
-
-
 def _first_mapping(pid: int) -> int | None:
     try:
         line = Path(f"/proc/{pid}/maps").read_text().split("\n", 1)[0]
@@ -672,6 +717,17 @@ def _wait_until_gone(pid: int, limit_s: float) -> bool:
             return True
         time.sleep(0.005)
     return False
+
+
+def _has_thread_in(pid: int, states: str) -> bool:
+    tasks = [_words(f"/proc/{pid}/task/{tid}/stat") for tid in _entries(f"/proc/{pid}/task")]
+    return any(_state_of(words) in states for words in tasks if words)
+
+
+def _state_of(stat: Sequence[str]) -> str:
+    """The letter behind the name, which stands in parentheses and may hold anything."""
+    last = max((i for i, word in enumerate(stat) if word.endswith(")")), default=0)
+    return stat[last + 1] if last + 1 < len(stat) else "X"
 
 
 def _state(pid: int) -> str:

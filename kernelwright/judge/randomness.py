@@ -1,10 +1,18 @@
-"""Draws of a random model and of its candidate come in; whether both come from one distribution goes out."""
+"""Draws of a random model and of its candidate come in; whether both come from one distribution goes out, and whether
+the candidate's are fresh ones each time."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
-__all__ = ["differences"]
+__all__ = ["Chances", "differences"]
+
+# Of each call so many elements are looked at, and so many calls: two that share their random numbers stand out by far.
+LOOKED_AT, MOST_CALLS = 2048, 1024
+FEWEST_ELEMENTS = 64
+SHIFTED_CALLS, SHIFTED_ELEMENTS = 24, 1 << 16  # compared at every shift against each other
+UNLIKELY = 9.0  # standard deviations; millions of pairs reach 5.5
 
 
 def differences(candidate: torch.Tensor, reference: torch.Tensor) -> str:
@@ -39,6 +47,84 @@ def differences(candidate: torch.Tensor, reference: torch.Tensor) -> str:
         return "the share of zeros differs"
     statistic, limit = _kolmogorov_smirnov(c, r)
     return f"the values are distributed differently (KS {statistic:.3f} > {limit:.3f})" if statistic > limit else ""
+
+
+class Chances:
+    """What chance did in each call of one process: the candidate's output less eager's on the same input.
+
+    That is independent from call to call, whatever the inputs. Who draws masks ahead and uses them again, as they are
+    or shifted, does the same thing twice.
+    """
+
+    def __init__(self) -> None:
+        self._candidate: list[torch.Tensor] = []
+        self._reference: list[torch.Tensor] = []
+        self._long: tuple[torch.Tensor, ...] | None = None
+
+    @property
+    def room(self) -> int:
+        """For so many calls more."""
+        return MOST_CALLS - len(self._candidate)
+
+    def add(self, candidate: torch.Tensor, reference: torch.Tensor, again: torch.Tensor) -> None:
+        """Outputs on the same inputs, one call a row: the candidate's, and two draws of eager's."""
+        ours, usual = (_chance(rows, reference, self.room, LOOKED_AT) for rows in (candidate, again))
+        self._candidate += ours.unbind()
+        self._reference += usual.unbind()
+        if self._long is None and len(candidate) >= SHIFTED_CALLS:
+            ours, usual = (_chance(rows, reference, SHIFTED_CALLS, SHIFTED_ELEMENTS) for rows in (candidate, again))
+            self._long = ours, usual
+
+    def repeated(self) -> str:
+        """Two calls that share their random numbers; "" if none are seen to."""
+        if len(self._candidate) < 2 or self._candidate[0].numel() < FEWEST_ELEMENTS:
+            return ""
+        if _too_alike(_correlations, torch.stack(self._candidate), torch.stack(self._reference)):
+            return "two calls use the same random numbers"
+        if self._long and _too_alike(_shifted_correlations, *self._long):
+            return "two calls use the same random numbers, shifted"
+        self._long = self._long if self._long is None else ()  # looked at once
+        return ""
+
+
+def _chance(rows: torch.Tensor, reference: torch.Tensor, calls: int, elements: int) -> torch.Tensor:
+    return (rows.flatten(1)[:calls, :elements].double() - reference.flatten(1)[:calls, :elements].double()).float()
+
+
+def _too_alike(
+    correlations: Callable[[torch.Tensor], torch.Tensor], candidate: torch.Tensor, reference: torch.Tensor
+) -> bool:
+    """Whether two calls of the candidate are more alike than chance makes any; eager's calls tell what it makes."""
+    found, usual = _standardised(candidate), _standardised(reference)
+    if not bool(usual.any()):
+        return False  # eager's numbers are the same in each call
+    # Elements that hang together are fewer numbers than they seem.
+    deviation = max(float(correlations(usual).square().mean().sqrt()), 1 / math.sqrt(usual.shape[1]))
+    return float(correlations(found).abs().max()) > UNLIKELY * deviation
+
+
+def _standardised(rows: torch.Tensor) -> torch.Tensor:
+    rows = rows - rows.mean(1, keepdim=True)
+    return rows / rows.square().mean(1, keepdim=True).sqrt().clamp_min(1e-30)
+
+
+def _correlations(rows: torch.Tensor) -> torch.Tensor:
+    """Of each row with each other one."""
+    products = rows @ rows.T / rows.shape[1]
+    return products.fill_diagonal_(0.0)
+
+
+def _shifted_correlations(rows: torch.Tensor) -> torch.Tensor:
+    """The largest of each row with each other one, one of the two shifted by any number of elements."""
+    length = 2 * rows.shape[1]
+    spectra = torch.fft.rfft(rows, length)
+    first, second = torch.triu_indices(len(rows), len(rows), 1)
+    return torch.cat(
+        [
+            torch.fft.irfft(spectra[a] * spectra[b].conj(), length).abs().amax(1) / rows.shape[1]
+            for a, b in zip(torch.chunk(first, 16), torch.chunk(second, 16), strict=True)
+        ]
+    )
 
 
 def _ratio(a: torch.Tensor, b: torch.Tensor) -> float:

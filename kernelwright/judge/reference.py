@@ -22,11 +22,16 @@ State = dict[str, torch.Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """The problem's own code, run once; everything it makes lies on `device`."""
+    """The problem's own code, run once; everything it makes lies on `device`.
+
+    stirred  floating-point arguments are moved a little by the seed: the file gives the same ones for every seed, and
+             who keeps an answer would know the next one
+    """
 
     problem: Problem
     module: ModuleType
     device: torch.device
+    stirred: bool = False
 
     def constructor_arguments(self, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         make = getattr(self.module, "get_init_inputs", None)
@@ -53,11 +58,15 @@ class Reference:
         with self.at_home(), seeded(seed):
             returned = self._drawn_on_device()
         moved: dict[int, torch.Tensor] = {}
+        generator = torch.Generator().manual_seed(seed) if self.stirred else None
 
         def move(value: Any) -> Any:
             match value:
                 case torch.Tensor():
-                    return moved.setdefault(id(value), value.detach().to(self.device))
+                    if id(value) not in moved:
+                        tensor = value.detach().to(self.device)
+                        moved[id(value)] = tensor if generator is None else _stirred(tensor, generator)
+                    return moved[id(value)]
                 case list() | tuple():
                     return type(value)(move(item) for item in value)
                 case dict():
@@ -85,6 +94,16 @@ class Reference:
 
     def double(self, model: nn.Module) -> nn.Module:
         return copy.deepcopy(model).double()
+
+
+def _stirred(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each element up to 1/64 closer to zero: it stays in any range that the model asks for; symmetry stays too."""
+    if not x.is_floating_point():
+        return x
+    symmetric = x.dim() == 2 and x.shape[0] == x.shape[1] and bool((x == x.T).all())
+    drawn = torch.rand(x.shape[:1] if symmetric else x.shape, generator=generator)
+    factors = (1 - drawn / (128 if symmetric else 64)).to(x.device, x.dtype)
+    return x * factors[:, None] * factors[None, :] if symmetric else x * factors
 
 
 def open_reference(problem: Problem, device: torch.device) -> Reference:

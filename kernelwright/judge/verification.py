@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -14,7 +14,7 @@ from kernelwright.judge.correctness import appealed, describe_score, lies_in_inp
 from kernelwright.judge.criterion import Yardstick
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle
-from kernelwright.judge.randomness import differences
+from kernelwright.judge.randomness import Chances, differences
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.samples import CANDIDATE, Turn
 from kernelwright.judge.stillness import Stillness
@@ -49,6 +49,8 @@ class Course:
     rows: Rows | None
     stillness: Stillness | None = None
     """On a GPU, where kernels may outlast a turn."""
+    chances: dict[int, list[Chances]] = field(default_factory=dict)
+    """Of a random model, by the candidate's process: one for each output tensor."""
 
     @property
     def spot_share(self) -> float:
@@ -124,16 +126,25 @@ def _verify_distribution(
     turns: Sequence[Turn],
     rng: random.Random,
 ) -> None:
-    """Of a random model with numbers of its own: outputs of timed calls are distributed as eager's on those inputs."""
+    """Of a random model with numbers of its own: outputs of timed calls are distributed as eager's on those inputs, and
+    no two calls of one process share their numbers."""
     slots = [slot for turn in turns for slot in turn.slots]
-    if len(slots) < FEWEST_DRAWS:
-        return
-    chosen = rng.sample(slots, min(len(slots), 2 * FEWEST_DRAWS))
-    found = [contestant.outputs(slot) for slot in chosen]
-    expected = course.oracle.eager(course.state, [inputs[slot] for slot in chosen], rng.getrandbits(62)).calls
-    for position in range(len(course.yards)):
-        theirs, ours = (torch.stack([row[position] for row in rows]) for rows in (found, expected))
-        if why := differences(theirs, ours):
+    chances = course.chances.setdefault(contestant.worker.pid, [Chances() for _ in course.yards])
+    fresh = chances[0].room > 0
+    if not fresh:
+        slots = rng.sample(slots, min(len(slots), 2 * FEWEST_DRAWS))
+    chosen = rng.sample(range(len(slots)), min(len(slots), 2 * FEWEST_DRAWS))
+    found = [contestant.outputs(slot) for slot in slots]
+    expected, again = (
+        course.oracle.eager(course.state, [inputs[slot] for slot in slots], rng.getrandbits(62)).calls for _ in range(2)
+    )
+    for position, chance in enumerate(chances):
+        theirs, ours, others = (torch.stack([row[position] for row in rows]) for rows in (found, expected, again))
+        why = differences(theirs[chosen], ours[chosen]) if len(slots) >= FEWEST_DRAWS else ""
+        if fresh and not why:
+            chance.add(theirs, ours, others)
+            why = chance.repeated()
+        if why:
             raise Failed(Verdict.INCORRECT, f"its random outputs while being timed are distributed differently: {why}")
 
 

@@ -86,6 +86,7 @@ class Bench:
         self.slots: list[Arguments] = []
         self.held: list[tuple[int, list[Any]]] = []
         self.leaves: dict[int, list[Any]] = {}  # slot -> its output's tensors, copies where it cannot be read as it is
+        self.keepsakes: list[tuple[Any, Any]] = []  # outputs of earlier calls, held as a caller would
         self.segments: dict[int, bytes] = {}
         self.expected: dict[str, Any] = {}
         self.flags = flags()
@@ -155,7 +156,14 @@ class Bench:
         return Status.DONE, ""
 
     def map(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
-        """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts."""
+        """Fresh tensors over the slots, which are still empty: the judge fills them just before its clock starts.
+
+        Outputs are dropped, except for those that are to be kept.
+        """
+        given = {first + number: output for first, row in self.held for number, output in enumerate(row)}
+        self.keepsakes += [(given[slot], self.leaves.get(slot)) for slot in brief.get("keep", ())]
+        del self.keepsakes[: max(0, len(self.keepsakes) - brief.get("keepsakes", 0))]
+        given.clear()
         self.held.clear()
         self.leaves.clear()
         if not brief["slots"] and self.expected and self.expected["device"].type == "cuda":
@@ -423,7 +431,7 @@ def flags() -> tuple[Any, ...]:
 
 
 def classify(error: BaseException, op: Op) -> Status:
-    text = f"{type(error).__name__}: {error}"
+    text = said(error)
     if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text:
         return Status.OUT_OF_GPU_MEMORY
     if isinstance(error, MemoryError) or any(sign in text for sign in MEMORY_SIGNS):
@@ -435,9 +443,17 @@ def classify(error: BaseException, op: Op) -> Status:
     return Status.RUNTIME_ERROR if op in (Op.CALL, Op.CALL_ONE_BY_ONE) else Status.LOAD_ERROR
 
 
+def said(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        return f"{name}: {error}"
+    except BaseException:  # noqa: BLE001  an exception of the candidate's own; it may be unable to print itself
+        return f"{name}, which raises when it is printed"
+
+
 def explain(error: BaseException) -> str:
     """The exception and the line of the candidate it came from; for a failed build the compiler's own first error."""
-    text = f"{type(error).__name__}: {error}"
+    text = said(error)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename != __file__]
     own = [frame for frame in frames if Path(frame.filename).name in ("candidate.py", "model.py")]
     return f"{text}\n(line {own[-1].lineno}: {own[-1].line})" if own else text
@@ -512,7 +528,17 @@ def _compiled(model: torch.nn.Module) -> Callable[..., Any]:
     return torch.compile(model, dynamic=False)
 
 
-def _graphed(model: torch.nn.Module) -> Callable[..., Any]:
+def _autotuned(model: torch.nn.Module) -> Callable[..., Any]:
+    """torch.compile(mode="max-autotune"): kernels chosen by measuring, and on a GPU replayed as a CUDA graph.
+
+    The graph is captured by us, one for each set of arguments: inductor's own gives all calls the same output memory.
+    """
+    tuned: Callable[..., Any] = torch.compile(model, mode="max-autotune-no-cudagraphs", dynamic=False)
+    on_gpu = torch.cuda.is_available()
+    return _graphed(tuned) if on_gpu else tuned
+
+
+def _graphed(model: Callable[..., Any]) -> Callable[..., Any]:
     from kernelwright.judge import channel_cuda
 
     return channel_cuda.Graphed(model)
@@ -521,5 +547,6 @@ def _graphed(model: torch.nn.Module) -> Callable[..., Any]:
 VARIANTS: dict[str, Callable[[torch.nn.Module], Callable[..., Any]]] = {
     "plain": _plain,
     "compile": _compiled,
+    "max-autotune": _autotuned,
     "graph": _graphed,
 }

@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -11,19 +10,21 @@ from pathlib import Path
 import torch
 
 from kernelwright.flags import arch_list
+from kernelwright.judge import folders
 from kernelwright.judge.candidate import Candidate, Facts, imported_names
 from kernelwright.judge.case import Case
 from kernelwright.judge.contestant import Contestant, Entry, Layout, Shape, plan_layout
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.pool import Planner, Pool, make_pool
 from kernelwright.judge.process import Cell, Ended, Limits, Zygote, available_bytes
-from kernelwright.judge.verdict import Failed
+from kernelwright.judge.verdict import Failed, Label, Verdict
 from kernelwright.load import Problem
 
 __all__ = ["POISON", "SOURCE", "Arena", "Workshop", "open_arena", "open_workshop"]
 
 SOURCE = "source"  # importable, so that nothing else may lie in it: a cache called triton would be a package
 PROBE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + 1\n"
+KEPT_BYTES, MOST_KEEPSAKES = 512 << 20, 8
 POISON = 0x80  # fresh memory then holds 0x7F bytes: 3.4e38 as float32, NaN as float16
 
 
@@ -42,6 +43,7 @@ class Workshop:
         self.folder = folder / "candidate"
         self.baseline_folder = folder / "baseline"
         self._kept = folder / "kept"
+        self._sources: dict[str, str] = {}
         self._zygote = zygote
         self._case = case
         self._policy = policy
@@ -50,24 +52,30 @@ class Workshop:
             (path / SOURCE).mkdir(parents=True)
 
     def write(self, candidate: Candidate, facts: Facts) -> None:
-        (self.folder / SOURCE / "candidate.py").write_text(candidate.text, encoding="utf-8")
         files = {"model.py": self._case.problem.source, **_siblings(self._case.problem)}
-        for folder in (self.baseline_folder, *([self.folder] if facts.imports_reference else [])):
-            for name, text in files.items():
-                (folder / SOURCE / name).write_text(text, encoding="utf-8")
+        self._sources = {"candidate.py": candidate.text, **(files if facts.imports_reference else {})}
+        _write_sources(self.folder, self._sources)
+        _write_sources(self.baseline_folder, files)
 
     def keep(self) -> None:
         """Remember the candidate's folder as the build left it."""
-        shutil.copytree(self.folder, self._kept, symlinks=True, ignore_dangling_symlinks=True)
+        if not folders.is_within(self.folder, self._policy.disk_bytes):
+            raise Failed(Verdict.OOM, "the build left more in its folder than is allowed")
+        folders.copy_plain(self.folder, self._kept)
 
     def restore(self) -> None:
-        """As the build left it: what a later worker wrote is gone before the next one starts."""
-        shutil.rmtree(self.folder)
-        shutil.copytree(self._kept, self.folder, symlinks=True, ignore_dangling_symlinks=True)
+        """As the build left it: what a later worker wrote is gone before the next one starts.
+
+        The sources are the ones that were handed in, whatever a worker made of them: those are judged.
+        """
+        folders.remove(self.folder)
+        folders.copy_plain(self._kept, self.folder)
+        _write_sources(self.folder, self._sources)
 
     def candidate(self, arena: Arena, *, poison: bool = False, raised: bool = False, build: bool = False) -> Contestant:
         """A fresh worker with the candidate loaded in it."""
-        contestant = self._start("candidate", self.folder, arena, poison=poison, raised=raised)
+        keepsakes = self._most_keepsakes()
+        contestant = self._start("candidate", self.folder, arena, poison=poison, raised=raised, keepsakes=keepsakes)
         if build:
             contestant.load_limit_s = contestant.call_limit_s = self._policy.build_limit_s
         return self._loaded(contestant, self.folder / SOURCE / "candidate.py", "ModelNew", "plain")
@@ -92,9 +100,20 @@ class Workshop:
         finally:
             os.close(nothing)
 
-    def _start(self, name: str, folder: Path, arena: Arena, *, poison: bool, raised: bool) -> Contestant:
+    def _start(
+        self, name: str, folder: Path, arena: Arena, *, poison: bool, raised: bool, keepsakes: int = 0
+    ) -> Contestant:
         worker = self._zygote.start(self._cell(folder, poison=poison, raised=raised), arena.pool.fd)
-        return Contestant(name, worker, arena.pool, arena.layout, self._policy.load_limit_s, self._policy.call_limit_s)
+        limits = self._policy.load_limit_s, self._policy.call_limit_s
+        return Contestant(name, worker, arena.pool, arena.layout, *limits, keepsakes)
+
+    def _most_keepsakes(self) -> int:
+        """Outputs that are held for long: of large ones fewer, and none where they may change with something else."""
+        case = self._case
+        if case.hands_out_state or Label.ALIASES_INPUT not in self._policy.forbid - case.habits:
+            return 0
+        room = min(KEPT_BYTES, available_bytes() // 16)
+        return min(MOST_KEEPSAKES, room // max(case.output_bytes, 1))
 
     def _cell(self, folder: Path, *, poison: bool, raised: bool, level: str = "") -> Cell:
         return Cell(
@@ -142,6 +161,16 @@ class Workshop:
         return contestant
 
 
+def _write_sources(folder: Path, sources: dict[str, str]) -> None:
+    folders.make_folder(folder / SOURCE)
+    for name, text in sources.items():
+        path = folder / SOURCE / name
+        if path.is_dir() and not path.is_symlink():
+            folders.remove(path)
+        path.unlink(missing_ok=True)  # a link there may lead anywhere
+        path.write_text(text, encoding="utf-8")
+
+
 def _siblings(problem: Problem) -> dict[str, str]:
     """Modules beside the problem's file that it imports, directly or not; nothing else of that folder is handed on."""
     found: dict[str, str] = {}
@@ -173,7 +202,7 @@ def open_workshop(zygote: Zygote, case: Case, policy: Policy) -> Iterator[Worksh
     try:
         yield Workshop(folder, zygote, case, policy)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        folders.remove(folder)
 
 
 @contextlib.contextmanager

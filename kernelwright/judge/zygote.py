@@ -12,7 +12,6 @@ import gc
 import json
 import os
 import select
-import shutil
 import signal
 import socket
 import struct
@@ -22,7 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 PR_SET_CHILD_SUBREAPER = 36
-# What the keeper tells the judge: R and the process that the tree hangs on, or X and the worker's exit status.
+SWEEP = signal.SIGUSR1  # to process 1 of a worker's ids: stop all others
+# What the judge is told: R and the process that the tree hangs on, S once all were stopped, X and the exit status.
 REPORT = struct.Struct("<cI")
 
 
@@ -40,6 +40,7 @@ def main() -> None:
     # Everything is imported before the first fork: what lies on disk may change while this process lives.
     import kernelwright.judge.cell
     import kernelwright.judge.channel_cuda
+    import kernelwright.judge.folders
     import kernelwright.judge.worker
     import kernelwright.load.elsewhere  # noqa: F401
 
@@ -68,7 +69,9 @@ def leave(folder: Path) -> NoReturn:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
-    shutil.rmtree(folder, ignore_errors=True)
+    from kernelwright.judge import folders
+
+    folders.remove(folder)
     os._exit(0)
 
 
@@ -141,7 +144,14 @@ def work(cell: dict[str, Any], command: int, reply: int, board: int, pool: int) 
 
 
 def be_init(child: int, report: int) -> NoReturn:
-    """Process 1: adopts orphans; ends, and with it everything in the namespace, when the worker does."""
+    """Process 1: adopts orphans; stops everybody when asked; ends, and with it the namespace, when the worker does."""
+
+    def sweep(number: int, frame: Any) -> None:
+        with contextlib.suppress(ProcessLookupError):  # nobody is there any more
+            os.kill(-1, signal.SIGSTOP)  # in one go: nobody is between two processes then
+        os.write(report, REPORT.pack(b"S", 0))
+
+    signal.signal(SWEEP, sweep)
     while True:
         pid, status = os.wait()
         if pid == child:

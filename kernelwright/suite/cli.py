@@ -137,7 +137,6 @@ def run(
         from kernelwright.suite.runner import Limits, Order, machine_memory, run_suite
         from kernelwright.suite.watching import watching
 
-        require_known(baselines)
         problems = narrowed(find_problems(places), patterns, share, limit)
         where = find_places(device)
         seconds = budget or EFFORTS[effort].budget_s
@@ -264,18 +263,6 @@ def import_kernelbench(files: tuple[Path, ...], output: Path, peer: str, level: 
 
         for line in import_files(files, output, peer, level):
             click.echo(line)
-
-
-def require_known(baselines: tuple[str, ...]) -> None:
-    """The judge decides what it can time; asking it takes a second, so only what it may lack is asked for."""
-    if "max-autotune" not in baselines:
-        return
-    from kernelwright.errors import UsageError
-    from kernelwright.judge.policy import BASELINES as KNOWN
-
-    if "max-autotune" not in KNOWN:
-        cure = f"Use some of {', '.join(KNOWN)}."
-        raise UsageError("the judge does not time max-autotune yet.", where="--baselines", cure=cure)
 
 
 def write_reports(folders: Any, target: Path, *, sources: bool, title: str | None = None) -> list[Path]:

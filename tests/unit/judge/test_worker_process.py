@@ -200,3 +200,75 @@ def test_what_a_worker_prints_is_kept_up_to_a_megabyte(start):
     time.sleep(0.2)
     assert worker.log().startswith("hello")
     assert len(worker.log()) <= 1 << 20
+
+
+HOPS = """
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static volatile long* hops;
+static char* stacks;
+static int hop(void* nothing) {
+  for (volatile int spin = 0; spin < 20000; spin++) {}
+  long n = ++*hops;
+  clone(hop, stacks + (n % 64 + 1) * 65536, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_PARENT, 0);
+  syscall(SYS_exit, 0);
+  return 0;
+}
+int main(int count, char** words) {
+  hops = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, open(words[1], O_RDWR), 0);
+  stacks = malloc(65 * 65536);
+  clone(hop, stacks + 65536, CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_PARENT, 0);
+  pause();
+}
+"""
+STARTS_HOPPING = f"""
+import mmap, subprocess
+open('hop.c', 'w').write({HOPS!r})
+open('count', 'wb').write(bytes(4096))
+subprocess.run(['gcc', '-O1', '-o', 'hop', 'hop.c'], check=True)
+subprocess.Popen(['./hop', 'count'])
+count = mmap.mmap(os.open('count', os.O_RDWR), 4096)
+while count[:8] == bytes(8): time.sleep(0.01)
+"""
+
+
+def test_a_process_that_moves_from_one_id_to_the_next_is_stopped_all_the_same(zygote: Zygote, start):
+    """It starts another process and leaves, every few microseconds: whoever looks for it finds it gone."""
+    require(zygote, "namespaces")
+    worker = start(STARTS_HOPPING, level="namespaces")
+    assert load(worker).status is Status.STATE_BY_NAME
+    worker.stop()
+    seen = (worker.cell.folder / "count").read_bytes()[:8]
+    time.sleep(0.05)
+    assert (worker.cell.folder / "count").read_bytes()[:8] == seen
+    worker.resume()
+    worker.stop()
+
+
+@pytest.mark.parametrize("level", LEVELS[:2])
+def test_memory_that_others_share_cannot_be_taken_away(zygote: Zygote, start, level: str):
+    require(zygote, level)
+    holes = """
+import ctypes, mmap
+libc = ctypes.CDLL(None)
+file = os.memfd_create('shared'); os.ftruncate(file, 4096)
+pages = mmap.mmap(file, 4096)
+address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)))
+assert libc.madvise(address, ctypes.c_size_t(4096), 9) == -1
+assert libc.fallocate(file, 3, ctypes.c_long(0), ctypes.c_long(4096)) == -1
+assert libc.madvise(address, ctypes.c_size_t(4096), 4) == 0
+assert libc.fallocate(file, 0, ctypes.c_long(0), ctypes.c_long(4096)) == 0
+"""
+    reply = load(start(holes, level=level))
+    assert reply.status is Status.STATE_BY_NAME, reply.message
+
+
+def test_an_exception_that_cannot_be_printed_is_still_named(start):
+    reply = load(start("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd"))
+    assert reply.status is Status.LOAD_ERROR
+    assert "Odd" in reply.message
