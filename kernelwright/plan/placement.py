@@ -48,6 +48,7 @@ from kernelwright.plan.steps import (
     channels_last,
     contiguous,
 )
+from kernelwright.plan.tiles import window_sizes
 from kernelwright.plan.units import Unit
 from kernelwright.simplify.views import squeezed
 
@@ -195,7 +196,11 @@ class Placement:
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
             for x in node.operands:
-                if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
+                if x in loads or base_of(x) in inside or isinstance(base_of(x), Const):
+                    continue
+                if unit.window is not None and node.shape == unit.window.x.shape:
+                    loads[x] = self.load(replace(unit.window, x=x) if x.shape else x, unit.shape)
+                else:
                     loads[x] = along_rows(self.load(x, x.shape, guarded=core is None), unit.shape, row)
         stores: list[tuple[Node, Layout]] = []
         for result in unit.nodes:
@@ -211,7 +216,8 @@ class Placement:
                 stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
             else:
                 stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
-        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes)
+        window = () if unit.window is None else window_sizes(unit.window)
+        region = Region(unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes, window)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
 
     def core(self, node: Contract | Conv) -> Product | Convolution:
