@@ -212,7 +212,8 @@ class Placement:
                 buffer = self.result_buffer(result, loads)
                 self.places[result] = buffer
                 own = Layout(buffer, result.shape, buffer.strides, 0)
-            if result is unit.core:  # its axes may be grouped otherwise than those of the region
+            if result is unit.core and result.shape != unit.shape:  # its axes are grouped otherwise in the region
+                assert own.strides == contiguous(result.shape), "nothing else of that shape is loaded"
                 stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
             else:
                 stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))

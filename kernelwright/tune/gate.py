@@ -69,9 +69,10 @@ def unknown_in(operand: Node, values: Mapping[Node, Any]) -> list[Node]:
 
 
 def loaded(node: Node, layout: Layout, region: Region, tensors: Mapping[str, Any]) -> Any:
-    """What is one value a row is spread over its row; of a row that is spread, the first is the value."""
+    """What is one value a row is spread over its row: the first is the value. What is seen through windows stays so."""
     value = placed(layout, tensors)
-    if layout.shape == node.shape:
+    seen_through = region.window and region.given is not None and node.shape == region.given.shape
+    if layout.shape == node.shape or seen_through:
         return value
     for axis in region.axes if node.size > 1 else range(value.dim()):
         value = value.narrow(axis, 0, 1)
