@@ -17,7 +17,7 @@ from kernelwright.generate.pointwise import Writer, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.tile_rows import RowPiecesWriter, WholeRowsWriter, lanes_of, pieces_in, tile_rows
+from kernelwright.generate.tile_rows import lanes_of, tile_rows, writer_of
 from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
 from kernelwright.kernels.conv_mma import workspace_bytes
@@ -47,7 +47,7 @@ class Convolver(Protocol):
 
 
 # How a tile that reduces ends; mentioned by the launchers of those that do.
-ENDS = ("conv_rows", "conv_pieces")
+ENDS = ("conv_rows", "conv_pieces", "conv_windows")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90, conv_mma, conv_direct)
 
@@ -108,7 +108,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         padding=in_three(node.padding, 0),
         dilation=in_three(node.dilation, 1),
         phases=tuple(Phase(in_three(tuple(map(ascending, phase.axes)), SINGLE)) for phase in phases_of(node)),
-        flat=rows is not None or is_flat(region),
+        flat=is_flat(region) if rows is None else not rows.window,
         vector=vector_of(epilogue_grid(region)) if rows is None else lanes_of(region),
         constant=core.constant,
         tf32=core.precision in TF32_IS_ENOUGH,
@@ -200,7 +200,7 @@ def epilogue_of(kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
         return ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
-    writer = WholeRowsWriter(kernel) if pieces_in(kernel.region) is None else RowPiecesWriter(kernel, *scratch)
+    writer = writer_of(kernel, scratch)
     return writer, row_formula(kernel.region, writer.phases)
 
 

@@ -42,7 +42,7 @@ class Phases:
 
     def is_full(self, node: Node) -> bool:
         """Whether it has a value for every column; otherwise one for each row."""
-        return node.shape == self.region.shape or node is self.region.given
+        return is_full(node, self.region)
 
     def resolved(self, x: Node) -> Node:
         """The value, load or constant that an operand is: views only repeat or reshape a row's value."""
@@ -94,7 +94,13 @@ def phases_of(region: Region, written_over: Collection[str]) -> Phases:
         reached = max((level.get(x if x in known else base_of(x), 0) for x in node.operands), default=0)
         level[node] = reached + 1 if isinstance(node, Reduce) else reached
     needed = [level[node] for node in region.body if isinstance(node, Reduce)]
-    needed += [level[node] + 1 for node, _ in region.stores if node.shape == region.shape or node is region.given]
+    needed += [level[node] + 1 for node, _ in region.stores if is_full(node, region)]
     taken = {*loaded, *written_over}
     delayed = frozenset(node for node, layout in region.stores if layout.buffer.name in taken)
     return Phases(region, known, level, max(needed), delayed)
+
+
+def is_full(node: Node, region: Region) -> bool:
+    """What is given may be regrouped in the region, or seen through windows: it, and what is made of it before."""
+    before = region.given is not None and bool(region.window) and node.shape == region.given.shape
+    return node.shape == region.shape or node is region.given or before

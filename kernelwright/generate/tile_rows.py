@@ -1,7 +1,7 @@
 """A `Kernel` that reduces what its core makes comes in; its C++ struct goes out.
 
 It is the struct of a kernel that reduces (reduce.py), but one operand is not loaded: the template gives the sums of the
-product. Where a tile has whole rows they are neighbouring rows of one column; where rows lie in pieces, neighbouring
+product. Where a tile has whole rows they are neighbouring rows of one column; where rows lie in pieces, or are windows,
 columns of one row.
 """
 
@@ -27,7 +27,7 @@ class TileRowsWriter(RowsWriter):
     """What all epilogues that reduce share: the sums are given, and nobody writes what is loaded."""
 
     def grid_of(self, region: Region) -> RowGrid:
-        return tile_grid(region, across=pieces_in(region) is None)
+        return tile_grid(region, across=is_whole(region))
 
     def given_text(self, given: Node) -> str:
         """PyTorch would have rounded a 16-bit product before anything is done to it."""
@@ -99,12 +99,25 @@ class RowPiecesWriter(TileRowsWriter):
 def pieces_in(region: Region) -> Pieces | None:
     """How the rows of a region lie in the tiles of its core; None if each is whole in one."""
     assert isinstance(region.given, Conv)
-    return pieces_of(region.shape, region.axes, region.given)
+    return None if region.window else pieces_of(region.shape, region.axes, region.given)
+
+
+def is_whole(region: Region) -> bool:
+    """Whether a row is all channels of a pixel."""
+    return not region.window and pieces_in(region) is None
+
+
+def writer_of(kernel: Kernel, scratch: Sequence[Buffer]) -> TileRowsWriter:
+    if is_whole(kernel.region):
+        return WholeRowsWriter(kernel)
+    return TileRowsWriter(kernel) if kernel.region.window else RowPiecesWriter(kernel, *scratch)
 
 
 def lanes_of(region: Region) -> int:
-    """The most neighbouring pixels that every operand can load or store at once."""
-    grid = tile_grid(region, across=pieces_in(region) is None)
+    """The most neighbouring pixels that every operand can load or store at once; of windows, one."""
+    if region.window:
+        return 1
+    grid = tile_grid(region, across=is_whole(region))
     vectors = [as_rows(access) for access in (*grid.loads, *grid.stores) if access.is_vector]
     starts = [n for access in vectors for n in starts_of(access, grid)]
     wide = max((access.layout.buffer.dtype.itemsize for access in vectors), default=4) <= 4
@@ -125,4 +138,5 @@ def tile_rows(region: Region) -> TileRows:
         flops=sum(flops) - sum(once) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         rows=writer.grid.rows,
         pieces=pieces_in(region),
+        window=(*(1,) * (3 - len(region.window)), *region.window) if region.window else (),
     )

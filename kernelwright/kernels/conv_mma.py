@@ -46,6 +46,7 @@ ISSUED = 80
 SHUFFLES = 3
 MERGE_INSTRUCTIONS = 4
 PHASE_INSTRUCTIONS = 6
+WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its window
 PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
 FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
@@ -146,6 +147,8 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
 def rows_bytes(config: Config, shape: ConvShape) -> int:
     if shape.rows is None:
         return 0
+    if shape.rows.window:
+        return config.tile_m * (math.ceil(config.tile_n / 32) * 32 + 8) * 4
     if shape.rows.pieces is not None:
         # A part of each channel for every warp along the pixels; in plain float32, for as many threads as there are.
         parts = max(config.warps // config.warps_m, config.warps * 32 // config.tile_m)
@@ -230,6 +233,11 @@ def why_not_reduced(config: Config, shape: ConvShape) -> str | None:
     """The reason a tile cannot be reduced as the epilogue wants, in words."""
     if shape.rows is None:
         return None
+    if shape.rows.window:
+        whole = all(t % size == 0 for t, size in zip(config.tile, shape.rows.window, strict=True))
+        if len(shape.phases) > 1:
+            return "neighbours of a transposed convolution are in different tiles."
+        return None if whole else f"tiles of {config.tile} do not have whole windows of {shape.rows.window}."
     if shape.rows.pieces is None and (shape.groups > 1 or shape.outputs > config.tile_m):
         return f"a tile of {config.tile_m} channels has not all {shape.groups * shape.outputs} that are reduced."
     if shape.rows.pieces is not None and not shape.rows.pieces.all_images and config.tile_b > 1:
@@ -333,7 +341,9 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float
     carried = elements * (ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape) + 2 * halves(config))
     sharing = (read_bytes * config.w_phases * k / 16 + carried) / 128 / clocks_per_us
     scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
-    each = RESULT_INSTRUCTIONS * scattered + row_instructions(config, shape)
+    pooled = shape.rows is not None and shape.rows.window
+    each = WINDOW_INSTRUCTIONS if pooled else RESULT_INSTRUCTIONS * scattered
+    each += row_instructions(config, shape)
     results = config.tile_m * config.tile_n * config.w_phases * each
     steps = k * config.w_phases * config.warps * 40
     issuing = (results + elements * ELEMENT_INSTRUCTIONS + steps) / ISSUED / clocks_per_us
@@ -360,6 +370,8 @@ def row_instructions(config: Config, shape: ConvShape) -> float:
     """For each sum: what all phases compute, and its part of the shuffles and merges of its pixel."""
     if shape.rows is None:
         return 0.0
+    if shape.rows.window:
+        return shape.rows.flops
     words = sum(shape.rows.state_bytes) / 4
     if shape.rows.pieces is not None:
         warp_n = config.tile_n * config.warps_m // config.warps
@@ -493,6 +505,8 @@ def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[
     """How a tile ends, if its results are not just stored, and what is launched after the last one."""
     if shape.rows is None:
         return "", ""
+    if shape.rows.window:
+        return f", kw::conv_windows::Pooled<{', '.join(map(str, shape.rows.window))}>", ""
     if shape.rows.pieces is None:
         return ", kw::conv_rows::Reduced", ""
     pieces = shape.rows.pieces

@@ -28,7 +28,8 @@ class TileRows:
     phases       walks over the sums of a row
     flops        of one sum, in all phases, beside what an epilogue that reduces nothing would compute too
     rows         how many there are
-    pieces       how they lie in many tiles; None: a row is all channels of a pixel, whole in one tile
+    pieces       how they lie in many tiles; None: a row is all channels of a pixel, or a window, whole in one tile
+    window       the size of windows that are pooled, along d, h and w
     """
 
     state_bytes: tuple[int, ...]
@@ -37,6 +38,7 @@ class TileRows:
     flops: int
     rows: int
     pieces: Pieces | None
+    window: Shape
 
 
 @dataclass(frozen=True, slots=True)

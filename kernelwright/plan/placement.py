@@ -48,6 +48,7 @@ from kernelwright.plan.steps import (
     channels_last,
     contiguous,
 )
+from kernelwright.plan.tiles import window_sizes
 from kernelwright.plan.units import Unit
 from kernelwright.simplify.views import squeezed
 
@@ -199,7 +200,11 @@ class Placement:
         loads: dict[Node, Layout] = {}
         for node in unit.maps:
             for x in loaded(node):
-                if x not in loads and base_of(x) not in inside and not isinstance(base_of(x), Const):
+                if x in loads or base_of(x) in inside or isinstance(base_of(x), Const):
+                    continue
+                if unit.window is not None and node.shape == unit.window.x.shape:
+                    loads[x] = self.load(replace(unit.window, x=x) if x.shape else x, unit.shape)
+                else:
                     loads[x] = along_rows(self.load(x, x.shape, guarded=core is None), unit.shape, row)
         stores: list[tuple[Node, Layout]] = []
         for result in unit.nodes:
@@ -211,13 +216,15 @@ class Placement:
                 buffer = self.result_buffer(result, loads)
                 self.places[result] = buffer
                 own = Layout(buffer, result.shape, buffer.strides, 0)
-            if result is unit.core:  # its axes may be grouped otherwise than those of the region
+            if result is unit.core and result.shape != unit.shape:  # its axes are grouped otherwise in the region
+                assert own.strides == contiguous(result.shape), "nothing else of that shape is loaded"
                 stores.append((result, Layout(own.buffer, unit.shape, contiguous(unit.shape), own.offset)))
             else:
                 stores.append((result, along_rows(own, row if result.shape != unit.shape else unit.shape, row)))
         picked = picked_from(unit, sources)
+        window = () if unit.window is None else window_sizes(unit.window)
         region = Region(
-            unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes, sources=picked
+            unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes, window, picked
         )
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
 

@@ -92,6 +92,9 @@ class Region:
     With `axes`, the body also reduces over them, or has running values along one. What it computes from finished
     reductions alone has their shape, up to axes of extent 1, and is one value a row; the rest has the region's shape.
     Views in the body's operands only bring a row's value into another such shape, or repeat it along the row.
+
+    With `window`, of that size along every axis of space, the region is of windows of the given value. What the body
+    computes of that before it looks through them has its shape, and is loaded for each place of each window.
     """
 
     shape: Shape
@@ -100,6 +103,7 @@ class Region:
     stores: tuple[tuple[Node, Layout], ...]
     given: Node | None = None
     axes: Shape = ()
+    window: Shape = ()
     sources: tuple[tuple[Gather, Origin], ...] = ()
 
     @property

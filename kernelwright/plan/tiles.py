@@ -6,21 +6,27 @@ there, and everything that follows can be computed there too. Which tile has roo
 Rows in pieces: what is reduced over space, maybe over images and neighbouring channels too, lies in many tiles. The
 convolution's kernel keeps what each tile knows of it and finishes the rows; what sees them again along the row is left
 to a kernel of its own.
+
+Windows: what is pooled in windows side by side is whole in a tile that has whole windows. Nothing else may need what is
+pooled: places that are in no window are not seen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
-from kernelwright.ir.nodes import Const, Conv, Graph, Map, Node, Reduce, Reshape, Scan, Shape, walk
+from kernelwright.ir.nodes import Const, Conv, Graph, Map, Node, Reduce, Reshape, Scan, Shape, Windows, walk
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.rows import MOST_POINTERS
 from kernelwright.plan.units import Unit
 
 CHANNELS = (1,)
+
+Users: TypeAlias = Mapping[Node, Sequence[Node]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +43,34 @@ def with_reductions(units: Sequence[Unit], graph: Graph, reducing: frozenset[Nod
         return list(units)
     position = {node: i for i, node in enumerate(graph.nodes())}
     left = sorted(units, key=lambda unit: unit.position)
+    users, ends = users_of(graph), ends_of(graph)
     for core in [unit for unit in left if unit.core in reducing]:
-        for rows in [unit for unit in left if reduces_result(unit, core)]:
-            both = [in_order(unit, position) for unit in joined(core, rows)]
-            if both and pointers(both[0], graph) <= MOST_POINTERS:
+        for rows in left:
+            both = [in_order(unit, position) for unit in joined(core, rows, users, ends)]
+            if both and pointers(both[0], users, ends) <= MOST_POINTERS:
                 left = [unit for unit in left if unit not in (core, rows)] + both
                 break
     return left
 
 
-def joined(core: Unit, rows: Unit) -> list[Unit]:
+def joined(core: Unit, rows: Unit, users: Users, ends: Set[Node]) -> list[Unit]:
     """The unit that convolves and reduces, and the one that is left, if any; nothing if they cannot be joined."""
-    assert isinstance(core.core, Conv)
-    if is_whole(rows.shape, rows.axes, core.core):
-        return [replace(rows, maps=(*core.maps, *rows.maps), core=core.core)]
-    if pieces_of(rows.shape, rows.axes, core.core) is None or levels_of(rows) is None:
+    conv = core.core
+    if not isinstance(conv, Conv) or not can_be_joined(rows):
+        return []
+    if pools_result(rows, core):
+        return in_windows(core, rows, users, ends)
+    if not reduces_result(rows, core):
+        return []
+    if is_whole(rows.shape, rows.axes, conv):
+        return [replace(rows, maps=(*core.maps, *rows.maps), core=conv)]
+    if pieces_of(rows.shape, rows.axes, conv) is None or levels_of(rows) is None:
         return []
     return in_pieces(core, rows)
+
+
+def can_be_joined(rows: Unit) -> bool:
+    return bool(rows.axes) and rows.core is None and not any(isinstance(n, Scan) for n in rows.nodes)
 
 
 def in_order(unit: Unit, position: Mapping[Node, int]) -> Unit:
@@ -85,17 +102,18 @@ def pieces_of(shape: Shape, axes: Shape, conv: Conv) -> Pieces | None:
 def reduces_result(rows: Unit, core: Unit) -> bool:
     """Whether the unit reduces what the other makes, as it is, and needs nothing else that waits for that."""
     conv = core.core
-    if not isinstance(conv, Conv) or not rows.axes or rows.core is not None:
-        return False
-    if any(isinstance(node, Scan) for node in rows.nodes) or 0 in rows.shape:
-        return False
-    made, own = set(core.nodes), set(rows.nodes)
-    operands = [x for x in rows.operands if base_of(x) not in own]
-    seen = [x for x in operands if x in made and rows.shape == conv.shape]
-    if not core.maps and rows.shape != conv.shape:
-        seen = [x for x in operands if isinstance(x, Reshape) and x.x is conv and x.shape == rows.shape]
-    others = tuple(x for x in operands if x not in seen)
-    return bool(seen) and made.isdisjoint(walk(others))
+    assert isinstance(conv, Conv)
+    if rows.shape == conv.shape:
+        return reads_only(rows, core, {x for x in rows.operands if x in core.nodes})
+    regrouped = {x for x in rows.operands if isinstance(x, Reshape) and x.x is conv and x.shape == rows.shape}
+    return not core.maps and reads_only(rows, core, regrouped)
+
+
+def reads_only(rows: Unit, core: Unit, seen: Set[Node]) -> bool:
+    """Whether these are all that the unit reads of what the other makes, and of what is made of that."""
+    own = set(rows.nodes)
+    others = tuple(x for x in rows.operands if base_of(x) not in own and x not in seen)
+    return bool(seen) and set(core.nodes).isdisjoint(walk(others))
 
 
 # --- rows in pieces
@@ -130,9 +148,43 @@ def needed_by(nodes: Sequence[Node], rows: Unit) -> Iterator[Map | Reduce | Scan
     return (node for node in walk(tuple(nodes)) if node in rows.maps and isinstance(node, (Map, Reduce, Scan)))
 
 
-def pointers(unit: Unit, graph: Graph) -> int:
+# --- windows
+
+
+def pools_result(rows: Unit, core: Unit) -> bool:
+    """Whether the unit reduces, to one value each, windows of the result that lie side by side."""
+    seen = {x for x in rows.operands if isinstance(x, Windows) and x.x in core.nodes}
+    if len({(x.axes, x.window, x.stride, x.dilation) for x in seen}) != 1 or not reads_only(rows, core, seen):
+        return False
+    window, levels = next(iter(seen)), levels_of(rows)
+    if levels is None or any(levels[n] for n in rows.maps if n.shape == rows.shape):
+        return False
+    assert core.core is not None
+    rank = len(core.core.shape)
+    side_by_side = window.stride == window.window and set(window.dilation) == {1} and min(window.axes) >= 2
+    return side_by_side and rows.shape == window.shape and rows.axes == tuple(range(rank, len(rows.shape)))
+
+
+def in_windows(core: Unit, rows: Unit, users: Users, ends: Set[Node]) -> list[Unit]:
+    """One unit, if nobody else reads what is pooled."""
+    window = next(x for x in rows.operands if isinstance(x, Windows) and x.x in core.nodes)
+    unit = replace(rows, maps=(*core.maps, *rows.maps), core=core.core, window=window)
+    assert core.core is not None
+    inside = {*unit.nodes, *(x for x in rows.operands if isinstance(x, Windows))}
+    whole = [n for n in unit.nodes if n.shape in (rows.shape, core.core.shape)]
+    needed = any(n in ends or any(user not in inside for user in users[n]) for n in whole)
+    return [] if needed else [unit]
+
+
+def window_sizes(window: Windows) -> Shape:
+    """Of every axis of space."""
+    sizes = dict(zip(window.axes, window.window, strict=True))
+    return tuple(sizes.get(axis, 1) for axis in range(2, len(window.x.shape)))
+
+
+def pointers(unit: Unit, users: Users, ends: Set[Node]) -> int:
     """What the kernel reads beside its core's operands, and what somebody else may read."""
-    own, users, ends = set(unit.nodes), users_of(graph), ends_of(graph)
+    own = set(unit.nodes)
     loads = {x for n in unit.maps for x in n.operands if base_of(x) not in own and not isinstance(base_of(x), Const)}
     stores = [n for n in unit.nodes if n in ends or any(user not in own for user in users[n])]
     return len(loads) + len(stores)

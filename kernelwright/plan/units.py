@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Contract, Conv, Gather, Item, Map, Node, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Contract, Conv, Gather, Item, Map, Node, Reduce, Scan, Shape, Windows
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
     """A group of Maps, by itself or after a product or convolution of ours; or such a group over `shape` that reduces
-    `axes`, maybe of what its core makes; or one node that PyTorch computes, maybe with a bias."""
+    `axes`, maybe of what its core makes, or of windows of it; or one node that PyTorch computes, maybe with a bias."""
 
     position: int
     maps: tuple[Map | Gather | Reduce | Scan, ...] = ()
@@ -20,6 +20,7 @@ class Unit:
     library: Node | None = None
     bias: Node | None = None
     biased: Map | None = None
+    window: Windows | None = None
 
     @property
     def nodes(self) -> tuple[Node, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kernelwright.ir.interpret import MEANING
-from kernelwright.ir.nodes import Node, View
+from kernelwright.ir.nodes import Node, Shape, View, Windows
 from kernelwright.plan import Convolution, Kernel, Layout, Region
 
 # Of the largest result. Far above what TF32 rounds and far below what a wrong index does: how accurate a kernel is, the
@@ -40,9 +40,21 @@ def expected(kernel: Kernel, tensors: Mapping[str, Any]) -> list[Any]:
     for node in (core.node, *region.body):
         for operand in node.operands:
             for part in reversed(unknown_in(operand, values)):
-                values[part] = MEANING[type(part)](part, values).to(device)
+                if isinstance(part, Windows):  # what they are of has been seen through them
+                    values[part] = values[part.x]
+                else:
+                    values[part] = MEANING[type(part)](part, values).to(device)
         values[node] = MEANING[type(node)](node, values)
+        if node is core.node and region.window:
+            values[node] = MEANING[Windows](windows_of(node, region.window), values)
     return [values[node].reshape(layout.shape) for node, layout in region.stores]
+
+
+def windows_of(given: Node, sizes: Shape) -> Windows:
+    """Windows of these sizes side by side, as the region has them: axes of size 1 are not looked through."""
+    axes = tuple(axis for axis, size in enumerate(sizes, 2) if size > 1)
+    window = tuple(size for size in sizes if size > 1)
+    return Windows(given, axes, window, window, (1,) * len(axes))
 
 
 def unknown_in(operand: Node, values: Mapping[Node, Any]) -> list[Node]:
@@ -57,9 +69,10 @@ def unknown_in(operand: Node, values: Mapping[Node, Any]) -> list[Node]:
 
 
 def loaded(node: Node, layout: Layout, region: Region, tensors: Mapping[str, Any]) -> Any:
-    """What is one value a row is spread over its row; of a row that is spread, the first is the value."""
+    """What is one value a row is spread over its row: the first is the value. What is seen through windows stays so."""
     value = placed(layout, tensors)
-    if layout.shape == node.shape:
+    seen_through = region.window and region.given is not None and node.shape == region.given.shape
+    if layout.shape == node.shape or seen_through:
         return value
     for axis in region.axes if node.size > 1 else range(value.dim()):
         value = value.narrow(axis, 0, 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from kernelwright.device import Device
 from kernelwright.generate.gemm import ROUNDED
 from kernelwright.generate.generate import priced_choices
-from kernelwright.ir.nodes import Contract, Conv, Graph, Node
+from kernelwright.ir.nodes import Contract, Conv, Graph, Node, Reduce
 from kernelwright.kernels.gemm_shape import ITEMSIZE
 from kernelwright.plan import Convolution, Kernel, Plan, Product, Routes, plan, prepared
 from kernelwright.plan.convolutions import why_not_ours
@@ -76,6 +76,8 @@ def choose_routes(
 
 def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
     """The same, with those of our contractions that should reduce their own results, by the cost model."""
+    if not any(isinstance(node, Reduce) for node in graph.nodes()):
+        return routes
     joined = plan(graph, replace(routes, reducing=routes.own))
     if not any(map(is_joined, joined.kernels)):
         return routes

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA c
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
 ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
-    **{"conv_rows": "sm_80", "conv_pieces": "sm_80"},
+    **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
 }
 
 MODEL = """

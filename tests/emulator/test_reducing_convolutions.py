@@ -87,6 +87,14 @@ PIECES = {
     "everything": "y.mean()",
 }
 
+WINDOWS = {
+    "largest": "F.mish(F.max_pool2d(F.hardswish(y - 0.5), 2))",
+    "mean": "torch.sigmoid(F.avg_pool2d(y * self.scale, 4)) * 2",
+    "of another size along each axis": "F.max_pool2d(y, (1, 2)) + 1",
+    "of powers": "F.avg_pool2d(y * y, 2)",
+}
+
+# Results of fewer elements would share a kernel.
 CONV, ODD_ROWS, EVEN_ROWS = (
     "Conv2d(8, 20, 3, padding=1)",
     (3, 8, 9, 11),
@@ -94,9 +102,10 @@ CONV, ODD_ROWS, EVEN_ROWS = (
 )  # fewer elements would share a kernel
 
 
-def test_channels_and_statistics_are_reduced_where_the_tensor_cores_leave_them(tmp_path: Path) -> None:
-    made = program(tmp_path, first_of(conv_sm90), CONV, ODD_ROWS, [WHOLE["softmax"], PIECES["group norm"]])
-    assert [kernel.region.axes for kernel in joined(made)] == [(1,), (2, 3, 4)]
+def test_channels_statistics_and_windows_are_reduced_where_the_tensor_cores_leave_them(tmp_path: Path) -> None:
+    bodies = [WHOLE["softmax"], PIECES["group norm"], WINDOWS["largest"]]
+    made = program(tmp_path, first_of(conv_sm90), CONV, ODD_ROWS, bodies)
+    assert sorted(kernel.region.axes for kernel in joined(made)) == [(1,), (2, 3, 4), (4, 5)]
     assert not [source for source in made.sources if source.template == "reduce"]
 
 
@@ -116,15 +125,15 @@ def test_phases_that_share_a_block_are_reduced_together(tmp_path: Path) -> None:
 
 
 def test_a_tile_that_is_not_finite_is_reduced_in_plain_float32(tmp_path: Path) -> None:
-    bodies = ["(torch.softmax(y, 1), y.amin(1))", "y.amax((2, 3))"]
+    bodies = ["(torch.softmax(y, 1), y.amin(1))", "y.amax((2, 3))", "F.max_pool2d(y, 2)"]
     calls = [f"(lambda y: {body})(self.convs[{i}](x))" for i, body in enumerate(bodies)]
     special = "torch.randn(2, 9, 6, 8).index_put((torch.tensor([0, 0]), torch.tensor([3, 5]), torch.tensor([2, 4]), "
     special += "torch.tensor([2, 7])), torch.tensor([float('inf'), float('nan')]))"
-    convs = ", ".join(["nn.Conv2d(9, 6, 3, bias=False)"] * 2)
+    convs = ", ".join(["nn.Conv2d(9, 6, 3, bias=False)"] * 3)
     text = MODEL.format(convs=convs, rank=2, body=f"return ({', '.join(calls)},)", inputs=special)
     (tmp_path / "model.py").write_text(text)
     made = agrees(tmp_path / "model.py", pick=first_of(conv_mma), reducing=True)
-    assert len(joined(made)) == 2
+    assert len(joined(made)) == 3
 
 
 # --- everything else, where there is time for it
@@ -188,6 +197,29 @@ def test_rows_in_pieces_lie_in_any_number_of_channel_tiles(conv: str, template: 
     assert len(joined(made)) == len(PIECES)
 
 
+POOLED = {
+    "odd rows": (CONV, ODD_ROWS, WINDOWS),
+    "even rows": (CONV, EVEN_ROWS, WINDOWS),
+    "groups": ("Conv2d(8, 12, 3, groups=2)", (3, 8, 18, 15), WINDOWS),
+    "many channels": ("Conv2d(5, 150, 2)", (2, 5, 9, 10), WINDOWS),
+    "one axis": ("Conv1d(17, 34, 5, stride=3)", (2, 17, 200), {"largest": "F.max_pool1d(F.gelu(y), 4)"}),
+    "three axes": ("Conv3d(5, 10, 3, padding=1)", (1, 5, 6, 8, 13), {"mean": "F.avg_pool3d(y, 2)"}),
+    "transposed": ("ConvTranspose2d(8, 20, 3, padding=1)", EVEN_ROWS, WINDOWS),
+    "one tap": ("Conv2d(16, 16, 1)", (2, 16, 11, 12), WINDOWS),
+    "small images": ("Conv2d(8, 16, 3, padding=1)", (40, 8, 4, 6), {"largest": "F.max_pool2d(y, 2)"}),
+}
+
+
+@pytest.mark.usefixtures("thorough")
+@BOTH
+@pytest.mark.parametrize("precision", ["reference", "tf32"])
+@pytest.mark.parametrize("name", POOLED)
+def test_windows_side_by_side_are_pooled(name: str, precision: str, template: ModuleType, tmp_path: Path) -> None:
+    conv, shape, bodies = POOLED[name]
+    made = program(tmp_path, first_of(template), conv, shape, list(bodies.values()), precision)
+    assert len(joined(made)) == len(bodies)
+
+
 @pytest.mark.usefixtures("thorough")
 def test_one_pixel_is_a_row(tmp_path: Path) -> None:
     program(tmp_path, first_of(conv_mma), "Conv2d(16, 16, 3)", (1, 16, 3, 3), [WHOLE["softmax"]])
@@ -202,7 +234,7 @@ def test_any_tile_reduces(seed: int, template: ModuleType, tmp_path: Path) -> No
             return choices[0]
         return any_of(template, seed)(kernel, choices)
 
-    bodies = [WHOLE["in three phases"], PIECES["group norm"], PIECES["batch norm"]]
+    bodies = [WHOLE["in three phases"], PIECES["group norm"], PIECES["batch norm"], WINDOWS["largest"]]
     program(tmp_path, pick, "Conv2d(8, 16, 3, padding=1)", EVEN_ROWS, bodies)
 
 

@@ -6,7 +6,20 @@ import pytest
 
 from benchmarks.conv_device import conv_of, leaf, module_of
 from kernelwright.ir.dtypes import float32
-from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Group, Map, Node, Permute, Reduce, Reshape, Scan
+from kernelwright.ir.nodes import (
+    Broadcast,
+    Const,
+    Conv,
+    Graph,
+    Group,
+    Map,
+    Node,
+    Permute,
+    Reduce,
+    Reshape,
+    Scan,
+    Windows,
+)
 from kernelwright.plan import Kernel, Plan, Routes, plan
 from kernelwright.plan.tiles import Pieces, pieces_of
 
@@ -143,3 +156,38 @@ def test_what_others_read_is_stored_too() -> None:
     kernels = planned(node, Reduce("max", node, (1,)), node).kernels
     (joined,) = [kernel for kernel in kernels if kernel.core is not None]
     assert {layout.shape for _, layout in joined.region.stores} == {SHAPE, (4, 1, 16, 18)}
+
+
+def windows(x: Node, size: int, stride: int) -> Windows:
+    return Windows(x, (2, 3), (size, size), (stride, stride), (1, 1))
+
+
+def test_windows_side_by_side_are_pooled_in_the_kernel() -> None:
+    node = conv()
+    bias = spread(Reshape(leaf("bias", (12,), parameter=True), (12, 1, 1)), SHAPE)
+    pooled = Reduce("max", windows(Map("add", (node, bias)), 2, 2), (4, 5))
+    (kernel,) = planned(node, Map("relu", (pooled,))).kernels
+    assert functions(kernel) == ["add", "max", "relu"]
+    assert kernel.region.window == (2, 2)
+    ((_, layout),) = kernel.region.loads
+    assert (layout.shape, layout.strides) == ((4, 12, 8, 9, 2, 2), (0, 1, 0, 0, 0, 0))
+
+
+def test_windows_that_overlap_are_not_joined() -> None:
+    node = conv()
+    kernels = planned(node, Reduce("max", windows(node, 3, 2), (4, 5))).kernels
+    assert not [kernel for kernel in kernels if kernel.core is not None and kernel.region.axes]
+
+
+def test_what_is_pooled_and_needed_besides_is_not_joined() -> None:
+    """Places in no window would not be stored."""
+    node = conv()
+    kernels = planned(node, Reduce("max", windows(node, 2, 2), (4, 5)), Map("relu", (node,))).kernels
+    assert not [kernel for kernel in kernels if kernel.core is not None and kernel.region.axes]
+
+
+def test_windows_that_are_seen_again_are_not_joined() -> None:
+    node = conv()
+    seen = windows(node, 2, 2)
+    kernels = planned(node, Map("sub", (seen, spread(Reduce("max", seen, (4, 5)), seen.shape)))).kernels
+    assert not [kernel for kernel in kernels if kernel.core is not None and kernel.region.axes]

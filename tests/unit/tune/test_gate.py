@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.conv_device import conv_of, kernel_of, module_of
-from kernelwright.ir.nodes import Map
+from benchmarks.conv_device import conv_of, kernel_of, leaf, module_of
+from kernelwright.ir.nodes import Map, Reduce
 from kernelwright.plan import Kernel
 from kernelwright.tune.gate import expected, is_right
-from tests.unit.plan.test_tiles import conv, norm, planned, softmax
+from tests.unit.plan.test_tiles import conv, norm, planned, softmax, windows
 
 
 def convolving() -> tuple[Kernel, dict[str, torch.Tensor]]:
@@ -22,10 +22,11 @@ def convolving() -> tuple[Kernel, dict[str, torch.Tensor]]:
 
 
 def test_rows_that_a_convolution_reduces_are_compared_too() -> None:
-    for result in (softmax, norm):
-        node = conv()
-        axes = (1,) if result is softmax else (2, 3)
-        kernel = planned(node, result(Map("relu", (node,)), axes)).kernels[0]
+    node = conv()
+    positive = Map("add", (Map("relu", (node,)), leaf("other", node.shape, parameter=True)))
+    pooled = Reduce("max", windows(positive, 2, 2), (4, 5))
+    for result in (softmax(positive, (1,)), norm(positive, (2, 3)), pooled):
+        kernel = planned(node, result).kernels[0]
         buffers = [layout.buffer for _, layout in (*kernel.region.loads, *kernel.region.stores)]
         buffers += [conv_buffer(kernel, "x"), conv_buffer(kernel, "weight")]
         torch.manual_seed(1)
