@@ -21,7 +21,7 @@ from kernelwright.build import (
 from kernelwright.build.cubin import Cubin
 from kernelwright.device import Device
 from kernelwright.errors import BuildError
-from kernelwright.generate.generate import entry_text, headers_of, launch_of, program_text, source_of
+from kernelwright.generate.generate import headers_of, launch_of, program_text, source_of
 from kernelwright.generate.literals import camel
 from kernelwright.generate.pointwise import template_of
 from kernelwright.generate.program import Launch, Source
@@ -128,8 +128,7 @@ def cpu_runs(sources: Sequence[Source], tensors: dict[str, Any], settings: Setti
     pointers: tuple[Buffer, ...] = ()
     for source in sources:
         launch = launch_of("run", [source.kernel], {source.kernel.name: source.choice})
-        head = inline_with_templates(source.needs, headers_of("cpu"), "cpu")
-        texts.append(f"{head}\n{source.struct}\n{entry_text(launch, 'cpu')}\n")
+        texts.append(program_text([launch], "cpu"))
         pointers = launch.pointers
     built = build_all([partial(build_cpu_library, text, settings) for text in texts], settings)
     arguments = [ctypes.c_void_p(tensors[buffer.name].data_ptr()) for buffer in pointers]
