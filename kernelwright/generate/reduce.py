@@ -15,7 +15,7 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
 from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.generate.phases import Phases, phases_of
-from kernelwright.generate.pointwise import LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
+from kernelwright.generate.pointwise import LONGEST_FORMULA, Writer, map_formula, spelled, sum_of, unwrapped
 from kernelwright.generate.program import Source
 from kernelwright.generate.rows import RowAccess, RowGrid, is_dense, row_grid
 from kernelwright.generate.template import Extra, Template
@@ -185,14 +185,15 @@ class RowsWriter(Writer):
         lane = self.scaled("i", access.inner) if column == LANE else []
         return [*offset, *self.row_terms(access), *self.column_terms(rows_of(access).reduced), *lane]
 
-    def bound_text(self, bound: Bound, column: str) -> str:
+    def place_text(self, bound: Bound, column: str) -> str:
         split = len(self.grid.outer)
-        lane_axis = split - 1 if self.grid.across else -1
         terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
         terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
-        terms += self.scaled("i", bound.strides[lane_axis]) if column == LANE else []
-        place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
-        return f"uint64_t({place}) < {bound.extent}"
+        terms += self.scaled("i", self.lane_stride(bound)) if column == LANE else []
+        return sum_of([*terms, str(bound.offset)] if bound.offset else terms)
+
+    def lane_stride(self, bound: Bound) -> int:
+        return bound.strides[len(self.grid.outer) - 1 if self.grid.across else -1]
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         """Also the coordinates of the column that any of the operands needs."""
@@ -220,6 +221,9 @@ class RowsWriter(Writer):
             return [f"{declared and 'const auto '}{target} = {self.element(access)};"]
         if access.is_vector:
             return [f"{declared and 'const auto '}{target} = kw::load<N>({self.address(access)});"]
+        inside = self.load_inside(access, "") if access.bounds else None
+        if inside is not None:
+            return [f"{declared and 'const auto '}{target} = {inside};"]
         if access.bounds or access.is_computed:
             lanes = f"KW_LANES for (int i = 0; i < N; ++i) {target}[i] = {self.element(access, LANE)};"
             return [f"{declared} {target};", lanes] if declared else [lanes]
@@ -492,7 +496,8 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
     pointers = f"{{{', '.join(writer.arguments)}}}"
     extra = reduce_extra(kernel, choice)
     if isinstance(choice, CpuConfig):
-        template, call = "reduce", f"kw::reduce<{name}, {choice.lanes}, {choice.chunk}, {choice.grain}>({pointers})"
+        sizes = f"{choice.lanes}, {choice.chunk}, {choice.grain}, {choice.together}"
+        template, call = "reduce", f"kw::reduce<{name}, {sizes}>({pointers})"
     else:
         template = "reduce_split" if choice.is_split else "reduce"
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]

@@ -96,4 +96,5 @@ USE_RULES: tuple[UseRule, ...] = (
     *linear.USE_RULES,
     *reductions.USE_RULES,
     *pools.USE_RULES,
+    *pools.MOTION,
 )
