@@ -130,17 +130,18 @@ def every_case() -> list[Case]:
     return [*(case for length in (64, 4096, 65536) for case in row_cases(length)), *axis_cases(), *image_cases()]
 
 
-def main() -> None:
+def run(everything: list[Case], script: str) -> None:
+    """The cases that the command line names: a line each as it is measured, then the table."""
     parser = argparse.ArgumentParser()
     parser.add_argument("words", nargs="*")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=9)
     options = parser.parse_args()
     device = resolve("cpu")
-    cases = [c for c in every_case() if not options.words or any(word in c.name for word in options.words)]
+    cases = [c for c in everything if not options.words or any(word in c.name for word in options.words)]
     rows = []
     for case in cases:
-        row = {**measured(case, device, options.rounds), "environment": environment(device)}
+        row = {**measured(case, device, options.rounds), "environment": environment(device, script)}
         rows.append(row)
         print(line_of(row), file=sys.stderr, flush=True)
         if options.out is not None:
@@ -207,14 +208,14 @@ def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> 
     return times
 
 
-def environment(device: Device) -> dict[str, Any]:
+def environment(device: Device, script: str) -> dict[str, Any]:
     return {
         "device": f"CPU: {device.name}",
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "commit": commit(),
-        "command": " ".join(["python benchmarks/cpu_reductions.py", *(w for w in sys.argv[1:] if "/" not in w)]),
+        "command": " ".join(["python", script, *(w for w in sys.argv[1:] if "/" not in w)]),
         "date": time.strftime("%Y-%m-%d"),
     }
 
@@ -239,4 +240,4 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run(every_case(), "benchmarks/cpu_reductions.py")

@@ -84,6 +84,10 @@ def wall_clock(run: Callable[[], None]) -> float:
     return (time.perf_counter() - begin) * 1e6
 
 
+def clock_of(device: Device) -> Callable[[Callable[[], None]], float]:
+    return cuda_clock(device) if device.kind == "cuda" else wall_clock
+
+
 def cuda_clock(device: Device) -> Callable[[Callable[[], None]], float]:
     import torch
 
@@ -201,7 +205,7 @@ def library_us(kernel: Kernel, device: Device) -> float:
     dtype = contract.a.dtype.to_torch()
     a = torch.randn(contract.a.shape, device=device.torch_name).to(dtype)
     b = torch.randn(contract.b.shape, device=device.torch_name).to(dtype)
-    clock = cuda_clock(device) if device.kind == "cuda" else wall_clock
+    clock = clock_of(device)
     a_labels, b_labels, result = contract.labels
     is_linear = len(b_labels) == 2 and a_labels[-1] == b_labels[1] and result == a_labels[:-1] + b_labels[0]
 
