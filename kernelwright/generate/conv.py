@@ -19,7 +19,7 @@ from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
 from kernelwright.generate.tile_rows import lanes_of, tile_rows, writer_of
 from kernelwright.ir.nodes import Shape
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels import conv_direct, conv_mma, conv_rows, conv_sm90
 from kernelwright.kernels.conv_mma import workspace_bytes
 from kernelwright.kernels.conv_shape import SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
@@ -245,4 +245,38 @@ def row_of(module: Convolver) -> Template:
     )
 
 
-TEMPLATES = tuple(row_of(module) for module in CONVOLVERS)
+# --- on a CPU: few channels in our own code, the rest is the library's
+
+
+def rows_configs(kernel: Kernel, device: Device) -> Sequence[conv_rows.Config]:
+    if not isinstance(kernel.core, Convolution) or device.kind != "cpu":
+        return ()
+    return conv_rows.configs(shape_of(kernel), device)
+
+
+def rows_source(kernel: Kernel, choice: conv_rows.Config) -> Source:
+    core, shape = core_of(kernel), shape_of(kernel)
+    writer = ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    body, name = camel(kernel.name), launcher_name(kernel)
+    struct = f"{writer.struct(body, formula_of(kernel.region))}\n\n{conv_rows.entry(name, choice, shape)}"
+    operands = f"{pointer_text(core.x)}, {pointer_text(core.weight)}"
+    call = f"kw::conv_rows::convolve<{name}_Config, {body}>({operands}, {{{', '.join(writer.arguments)}}})"
+    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
+    needs = tuple(sorted({*names, *conv_rows.HEADERS}))
+    words = conv_rows.arithmetic(choice, shape)
+    return Source(kernel, shape, choice, formula_of(kernel.region), struct, "conv_rows", call, needs, words)
+
+
+ROWS = Template(
+    name="conv_rows",
+    target="cpu",
+    headers=("pointwise", *conv_rows.HEADERS),
+    types=(conv_rows.Config,),
+    configs=rows_configs,
+    cost_us=lambda choice, kernel, device: conv_rows.cost_us(choice, shape_of(kernel), device),
+    floor_us=lambda kernel, device: conv_rows.floor_us(shape_of(kernel), device),
+    source=rows_source,
+    extra=lambda kernel, choice: Extra((core_of(kernel).x.buffer, core_of(kernel).weight.buffer)),
+)
+
+TEMPLATES = (*(row_of(module) for module in CONVOLVERS), ROWS)

@@ -26,6 +26,12 @@ TEMPLATES: tuple[Template, ...] = (
     *conv.TEMPLATES,
 )
 
+# What entries themselves call, by target.
+ENTRY_HEADERS: Mapping[str, tuple[str, ...]] = {"cuda": (), "cpu": ("memory",)}
+
+# glibc takes every allocation above this from the system, page by page, and gives it back when it is freed.
+MAPPED_ANEW_BYTES = 32 << 20
+
 CUDA_INCLUDES = "#include <cuda_runtime.h>\n#include <cstdint>\n"
 
 
@@ -60,7 +66,8 @@ def template_of(choice: Choice) -> Template:
 
 def headers_of(target: str) -> tuple[str, ...]:
     """The files of all templates of a target, each after what it needs and once."""
-    return tuple(dict.fromkeys(name for t in TEMPLATES if t.target == target for name in t.headers))
+    own = (name for t in TEMPLATES if t.target == target for name in t.headers)
+    return tuple(dict.fromkeys((*ENTRY_HEADERS[target], *own)))
 
 
 def source_of(kernel: Kernel, choice: Choice) -> Source:
@@ -130,6 +137,8 @@ def program_text(launches: Sequence[Launch], kind: str) -> str:
     """Device functions, the template, a struct a kernel, an entry a launch."""
     sources = [source for launch in launches for source in launch.sources]
     needs = {name for source in sources for name in source.needs}
+    if kind == "cpu" and any(map(mapped_anew, launches)):
+        needs |= {"in_large_pages"}
     parts = [
         CUDA_INCLUDES if kind == "cuda" else "",
         inline_with_templates(needs, headers_of(kind), "cuda" if kind == "cuda" else "cpu"),
@@ -147,8 +156,14 @@ def entry_text(launch: Launch, kind: str) -> str:
     parameters = [parameter(buffer, buffer.name in written) for buffer in launch.pointers]
     if kind == "cuda":
         return cuda_entry(launch, parameters)
-    body = "".join(f"    {source.call};\n" for source in launch.sources)
+    calls = [f"kw::in_large_pages({identifier(b.name)}, {b.nbytes})" for b in mapped_anew(launch)]
+    body = "".join(f"    {call};\n" for call in (*calls, *(source.call for source in launch.sources)))
     return f'extern "C" int {launch.entry}({", ".join(parameters)}) {{\n{body}    return 0;\n}}'
+
+
+def mapped_anew(launch: Launch) -> list[Buffer]:
+    """The results whose memory nobody has touched before the launch."""
+    return [buffer for buffer in launch.allocations if buffer.nbytes > MAPPED_ANEW_BYTES]
 
 
 def parameter(buffer: Buffer, writable: bool) -> str:

@@ -164,14 +164,37 @@ class Writer:
         if not access.bounds:
             return value
         inside = " && ".join(self.bound_text(bound, column, index) for bound in access.bounds)
-        return f"{inside} ? {value} : {stored_literal(access.layout.fill, access.layout.buffer.dtype)}"
+        return f"{inside} ? {value} : {self.border(access)}"
+
+    def border(self, access: Access) -> str:
+        """What stands for elements outside the bounds."""
+        return stored_literal(access.layout.fill, access.layout.buffer.dtype)
 
     def bound_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         """0 <= place < extent, as one comparison of unsigned numbers."""
+        return f"uint64_t({self.place_text(bound, column, index)}) < {bound.extent}"
+
+    def place_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         terms = self.bound_terms(bound, column)
         terms += [term for text, stride in zip(index, bound.picks, strict=True) for term in offsets(text, stride)]
-        place = " + ".join([*terms, str(bound.offset)] if bound.offset else terms).replace("+ -", "- ")
-        return f"uint64_t({place}) < {bound.extent}"
+        return sum_of([*terms, str(bound.offset)] if bound.offset else terms)
+
+    def lane_stride(self, bound: Bound) -> int:
+        """What the place moves by from one lane to the next."""
+        return bound.strides[-1]
+
+    def load_inside(self, access: Access, column: str) -> str | None:
+        """Lanes of which some may be outside, `column` being the first; None where two bounds would part them."""
+        parting = [bound for bound in access.bounds if self.lane_stride(bound)]
+        if len(parting) > 1 or access.is_computed:
+            return None
+        inside = " && ".join(self.bound_text(b, column) for b in access.bounds if b not in parting) or "true"
+        first, step, extent = "0", 0, 1
+        for bound in parting:
+            first, step, extent = self.place_text(bound, column), self.lane_stride(bound), bound.extent
+        pointer, at = f"a.{self.pointers[access.layout.buffer.name][1]}", sum_of(self.terms(access, column))
+        lanes = f"Index({first}), Index({extent}), {self.border(access)}"
+        return f"kw::load_inside<N, {access.inner}, {step}>({pointer}, {at}, {inside}, {lanes})"
 
     def bound_terms(self, bound: Bound, column: str) -> list[str]:
         return [*self.bound_rows(bound), *self.scaled(column, bound.strides[-1])]
@@ -385,7 +408,9 @@ class RowsWriter(Writer):
         if access.is_vector:
             return [f"x.{name} = kw::load<N>({self.address(access)});"]
         if access.bounds:
-            return [f"KW_LANES for (int i = 0; i < N; ++i) x.{name}[i] = {self.element(access, '(column + i)')};"]
+            each = f"KW_LANES for (int i = 0; i < N; ++i) x.{name}[i] = {self.element(access, '(column + i)')};"
+            lanes = self.load_inside(access, "column")
+            return [f"x.{name} = {lanes};" if lanes else each]
         if access.is_computed:
             return [f"x.{name} = {self.counted(access)};"]
         return [f"x.{name} = kw::gather<N>({self.address(access)}, {access.inner});"]
@@ -573,6 +598,10 @@ def is_within(index: Node, extent: int) -> bool:
 
 
 WRITERS: Mapping[str, type[Writer]] = {"rows": RowsWriter, "flat": FlatWriter, "tiles": TilesWriter}
+
+
+def sum_of(terms: Sequence[str]) -> str:
+    return " + ".join(terms).replace("+ -", "- ") or "0"
 
 
 def spelled(node: Map, operands: Sequence[str]) -> str:

@@ -194,10 +194,12 @@ class RowsWriter(Writer):
 
     def bound_terms(self, bound: Bound, column: str) -> list[str]:
         split = len(self.grid.outer)
-        lane_axis = split - 1 if self.grid.across else -1
         terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
         terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
-        return [*terms, *(self.scaled("i", bound.strides[lane_axis]) if column == LANE else [])]
+        return [*terms, *(self.scaled("i", self.lane_stride(bound)) if column == LANE else [])]
+
+    def lane_stride(self, bound: Bound) -> int:
+        return bound.strides[len(self.grid.outer) - 1 if self.grid.across else -1]
 
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         """Also the coordinates of the column that any of the operands needs."""
@@ -225,6 +227,9 @@ class RowsWriter(Writer):
             return [f"{declared and 'const auto '}{target} = {self.element(access)};"]
         if access.is_vector:
             return [f"{declared and 'const auto '}{target} = kw::load<N>({self.address(access)});"]
+        inside = self.load_inside(access, "") if access.bounds else None
+        if inside is not None:
+            return [f"{declared and 'const auto '}{target} = {inside};"]
         if access.bounds or access.is_computed:
             lanes = f"KW_LANES for (int i = 0; i < N; ++i) {target}[i] = {self.element(access, LANE)};"
             return [f"{declared} {target};", lanes] if declared else [lanes]
@@ -549,7 +554,8 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
     pointers = f"{{{', '.join(writer.arguments)}}}"
     extra = reduce_extra(kernel, choice)
     if isinstance(choice, CpuConfig):
-        template, call = "reduce", f"kw::reduce<{name}, {choice.lanes}, {choice.chunk}, {choice.grain}>({pointers})"
+        sizes = f"{choice.lanes}, {choice.chunk}, {choice.grain}, {choice.together}"
+        template, call = "reduce", f"kw::reduce<{name}, {sizes}>({pointers})"
     else:
         template = "reduce_split" if choice.is_split else "reduce_together" if choice.together else "reduce"
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]

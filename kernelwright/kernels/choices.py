@@ -7,6 +7,7 @@ from typing import TypeAlias
 from kernelwright.kernels import (
     conv_direct,
     conv_mma,
+    conv_rows,
     conv_sm90,
     gemm_simt,
     gemm_skinny,
@@ -30,6 +31,6 @@ GemmConfig: TypeAlias = (
     | gemm_small.Config
 )
 
-ConvConfig: TypeAlias = conv_sm90.Config | conv_mma.Config | conv_direct.Config
+ConvConfig: TypeAlias = conv_sm90.Config | conv_mma.Config | conv_direct.Config | conv_rows.Config
 
 Choice: TypeAlias = PointwiseConfig | ReduceConfig | ScanConfig | GemmConfig | ConvConfig

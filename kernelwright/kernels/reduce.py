@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -54,6 +54,9 @@ L2_SHARE = 0.5
 # A CPU adds so many elements in sequence.
 CPU_STEPS = 128
 
+# States of so many rows side by side stay in its first cache.
+CPU_WIDEST = 1024
+
 # Rows shorter than this are folded from few lanes on a CPU.
 SHORT_ROW = 128
 
@@ -92,11 +95,18 @@ class Config:
 
 @dataclass(frozen=True, slots=True)
 class CpuConfig:
-    """CPU: neighbours computed together, columns added in sequence, and columns a thread takes (0: whole rows)."""
+    """CPU.
+
+    lanes      neighbours computed together
+    chunk      columns added in sequence
+    grain      columns that a thread takes (0: whole rows)
+    together   across: vectors of rows that a thread takes side by side
+    """
 
     lanes: int
     chunk: int
     grain: int
+    together: int
 
 
 ReduceConfig: TypeAlias = Config | CpuConfig
@@ -159,6 +169,8 @@ def why_not_on_cpu(config: CpuConfig, work: RowWork, device: Device) -> str | No
         return "a config for a CPU."
     if not work.across and config.chunk % config.lanes:
         return f"chunks of {config.chunk} columns are no whole number of {config.lanes} lanes."
+    if config.together > 1 and (not work.across or config.grain):
+        return "vectors side by side are of rows, and of whole ones."
     if config.grain and config.grain % config.chunk:
         return f"pieces of {config.grain} columns are no whole number of {config.chunk}."
     return None
@@ -237,17 +249,52 @@ def configs(work: RowWork, device: Device) -> tuple[ReduceConfig, ...]:
 
 def cpu_configs(work: RowWork, device: Device) -> Iterator[CpuConfig]:
     """Whole rows to a thread where there are rows enough; else pieces of each."""
-    # Short rows fold their lanes often; across, a line of 64 floats is what the prefetcher needs.
-    wanted = (64, 32, 16) if work.across else (16, 32, 64) if work.line < SHORT_ROW else (32, 64, 16)
-    widths = [n for n in wanted if n <= work.line] or [n for n in (4, 1) if n <= work.line][:1]
-    few = 4 * device.multiprocessors
-    for lanes in widths:
-        chunk = CPU_STEPS if work.across else CPU_STEPS * lanes
-        tiles = work.rows // work.line * math.ceil(work.line / lanes) if work.across else work.rows
-        pieces = min(MOST_PIECES, math.ceil(work.columns / chunk))
-        alone = CpuConfig(lanes, chunk, 0)
-        split = CpuConfig(lanes, chunk, math.ceil(work.columns / pieces / chunk) * chunk)
-        yield from (split, alone) if tiles < few and pieces > 1 else (alone,)
+    yield from cpu_across_configs(work, device) if work.across else cpu_along_configs(work, device)
+
+
+def cpu_along_configs(work: RowWork, device: Device) -> Iterator[CpuConfig]:
+    # Short rows fold their lanes often.
+    wanted = (16, 32, 64) if work.line < SHORT_ROW else (32, 64, 16)
+    for lanes in cpu_lanes(wanted, work):
+        chunk = CPU_STEPS * lanes
+        alone = CpuConfig(lanes, chunk, 0, 1)
+        yield from (
+            (cpu_split(alone, work), alone) if work.rows < few_tiles(device) and work.columns > chunk else (alone,)
+        )
+
+
+def cpu_across_configs(work: RowWork, device: Device) -> Iterator[CpuConfig]:
+    """Lines as wide as can be, for the memory likes them; narrow ones, for what is read again is then still near."""
+    wide = [CpuConfig(16, CPU_STEPS, 0, n) for n in (CPU_WIDEST // 16, 32, 8) if 16 * n <= work.line]
+    if 0 < work.line % 16 < work.line < CPU_WIDEST:
+        wide.append(CpuConfig(16, CPU_STEPS, 0, work.line // 16))
+    narrow = [CpuConfig(lanes, CPU_STEPS, 0, 1) for lanes in cpu_lanes((64, 32, 16), work)]
+    order = [*narrow, *wide] if work.phases > 1 else [*wide, *narrow]
+    full = [config for config in order if cpu_tiles(config, work) >= few_tiles(device)]
+    if not full and work.columns > CPU_STEPS:
+        yield from (cpu_split(config, work) for config in narrow)
+    yield from dict.fromkeys([*full, *order])
+
+
+def cpu_lanes(wanted: Sequence[int], work: RowWork) -> list[int]:
+    """Those of the wanted widths that a line has, or a narrower one."""
+    return [n for n in wanted if n <= work.line] or [n for n in (4, 1) if n <= work.line][:1]
+
+
+def cpu_split(config: CpuConfig, work: RowWork) -> CpuConfig:
+    """The same, with the columns shared by threads."""
+    pieces = min(MOST_PIECES, math.ceil(work.columns / config.chunk))
+    return replace(config, grain=math.ceil(work.columns / pieces / config.chunk) * config.chunk)
+
+
+def cpu_tiles(config: CpuConfig, work: RowWork) -> int:
+    """What threads share."""
+    return work.rows // work.line * math.ceil(work.line / (config.lanes * config.together))
+
+
+def few_tiles(device: Device) -> int:
+    """Fewer would leave some core idle at the end for too long."""
+    return 4 * device.multiprocessors
 
 
 def along_configs(work: RowWork, device: Device) -> Iterator[Config]:

@@ -10,9 +10,15 @@ import math
 from collections import Counter
 
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Pad, Reduce, Reshape, Shape, Windows
-from kernelwright.simplify.constants import constant, number
+from kernelwright.ir.scalars import SCALARS
+from kernelwright.simplify.constants import constant, fold_constants, number, same_bits
 from kernelwright.simplify.reductions import direction, moving_operand
 from kernelwright.simplify.views import merge_reshapes, padded, reshape_under_broadcast
+
+# What may be computed once for each window instead of once, in flops of one element: to write it and read it again
+# takes longer. An operand counts as two.
+MOST_FLOPS_AGAIN = 24
+FLOPS_AN_OPERAND = 2
 
 
 def monotone_after_pooling(n: Node, uses: Counter[Node]) -> Node | None:
@@ -130,4 +136,48 @@ def merged_windows(x: Node, first: Windows, outer: Windows) -> Windows:
     return Windows(x, first.axes, window, stride, first.dilation)
 
 
+def maps_into_windows(n: Node, uses: Counter[Node]) -> Node | None:
+    """reduce(windows(f(x)))  ->  reduce(f(windows(x))), for f so cheap that it may be computed for each window that
+    sees it; over a border that f leaves as it is"""
+    match n:
+        case Reduce(_, Windows(inner) as windows) if uses[windows] == 1:
+            border = inner if isinstance(inner, Pad) and uses[inner] == 1 else None
+            f = inner if border is None else border.x
+            if not isinstance(f, Map) or not moves_in(f, border, uses):
+                return None
+            again = max(1.0, windows.size / max(f.size, 1))
+            if again * chain_cost(f, border, uses) > MOST_FLOPS_AGAIN:
+                return None
+            return n.rebuild((seen_through_windows(f, windows, border, uses),))
+    return None
+
+
+def moves_in(x: Node, border: Pad | None, uses: Counter[Node]) -> bool:
+    """A Map that nobody else needs. Over a border, of one operand and constants, that gives the border again."""
+    if not isinstance(x, Map) or not x.shape or uses[x] != 1:
+        return False
+    if border is None:
+        return True
+    value = Const(border.value, x.args[0].dtype)
+    folded = fold_constants(Map(x.fn, tuple(a if isinstance(a, Const) else value for a in x.args), x.to))
+    alone = sum(not isinstance(a, Const) for a in x.args) == 1
+    return alone and x.args[0].dtype is x.dtype and folded is not None and same_bits(number(folded), number(value))
+
+
+def chain_cost(x: Node, border: Pad | None, uses: Counter[Node]) -> int:
+    """Of all Maps that move in with x."""
+    if not isinstance(x, Map) or not moves_in(x, border, uses):
+        return 0 if isinstance(x, Const) else FLOPS_AN_OPERAND
+    return SCALARS[x.fn].flops + sum(chain_cost(a, border, uses) for a in x.args)
+
+
+def seen_through_windows(x: Node, windows: Windows, border: Pad | None, uses: Counter[Node]) -> Node:
+    if isinstance(x, Map) and moves_in(x, border, uses):
+        seen = (a if not a.shape else seen_through_windows(a, windows, border, uses) for a in x.args)
+        return Map(x.fn, tuple(seen), x.to)
+    return windows.rebuild((x if border is None else border.rebuild((x,)),))
+
+
+# What changes no bit, but where it is computed.
+MOTION = (maps_into_windows,)
 USE_RULES = (monotone_after_pooling, scale_after_pooling, merge_pools)

@@ -100,4 +100,5 @@ USE_RULES: tuple[UseRule, ...] = (
     *reductions.USE_RULES,
     *pools.USE_RULES,
     *concatenations.USE_RULES,
+    *pools.MOTION,
 )

@@ -21,7 +21,7 @@ from kernelwright.build import (
 from kernelwright.build.cubin import Cubin
 from kernelwright.device import Device
 from kernelwright.errors import BuildError
-from kernelwright.generate.generate import entry_text, headers_of, launch_of, program_text, source_of
+from kernelwright.generate.generate import headers_of, launch_of, program_text, source_of
 from kernelwright.generate.literals import camel
 from kernelwright.generate.pointwise import template_of
 from kernelwright.generate.program import Launch, Source
@@ -84,6 +84,10 @@ def wall_clock(run: Callable[[], None]) -> float:
     return (time.perf_counter() - begin) * 1e6
 
 
+def clock_of(device: Device) -> Callable[[Callable[[], None]], float]:
+    return cuda_clock(device) if device.kind == "cuda" else wall_clock
+
+
 def cuda_clock(device: Device) -> Callable[[Callable[[], None]], float]:
     import torch
 
@@ -128,8 +132,7 @@ def cpu_runs(sources: Sequence[Source], tensors: dict[str, Any], settings: Setti
     pointers: tuple[Buffer, ...] = ()
     for source in sources:
         launch = launch_of("run", [source.kernel], {source.kernel.name: source.choice})
-        head = inline_with_templates(source.needs, headers_of("cpu"), "cpu")
-        texts.append(f"{head}\n{source.struct}\n{entry_text(launch, 'cpu')}\n")
+        texts.append(program_text([launch], "cpu"))
         pointers = launch.pointers
     built = build_all([partial(build_cpu_library, text, settings) for text in texts], settings)
     arguments = [ctypes.c_void_p(tensors[buffer.name].data_ptr()) for buffer in pointers]
@@ -202,7 +205,7 @@ def library_us(kernel: Kernel, device: Device) -> float:
     dtype = contract.a.dtype.to_torch()
     a = torch.randn(contract.a.shape, device=device.torch_name).to(dtype)
     b = torch.randn(contract.b.shape, device=device.torch_name).to(dtype)
-    clock = cuda_clock(device) if device.kind == "cuda" else wall_clock
+    clock = clock_of(device)
     a_labels, b_labels, result = contract.labels
     is_linear = len(b_labels) == 2 and a_labels[-1] == b_labels[1] and result == a_labels[:-1] + b_labels[0]
 

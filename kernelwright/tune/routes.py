@@ -106,7 +106,8 @@ def tf32_in_convolutions() -> bool:
 def may_be_ours(node: Node, device: Device) -> bool:
     """Whether it is a product, or a call that is one inside, of numbers that some template multiplies."""
     if isinstance(node, Conv):
-        return device.kind == "cuda" and why_not_ours(node) is None
+        convolved = device.kind == "cuda" or node.dtype.name in MULTIPLIED[device.kind]
+        return convolved and why_not_ours(node) is None
     product = node if isinstance(node, Contract) else parts_of(node)
     return product is not None and product.a.dtype.name in MULTIPLIED[device.kind] and form_of(product) is not None
 

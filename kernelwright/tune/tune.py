@@ -105,7 +105,7 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
     """
     ranked = ranked_choices(kernel, device)
     if kernel.core is not None:
-        return best_of_each(ranked)
+        return best_of_each(ranked) if device.kind == "cuda" else ranked[:SHORT_LIST]
     spread: dict[Choice, Choice] = {}
     for config in ranked:
         if isinstance(config, reduce.Config):

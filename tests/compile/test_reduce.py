@@ -106,7 +106,7 @@ def test_a_cpu_computes_in_vectors(output: Node, instruction: str) -> None:
     objdump = shutil.which("objdump")
     if objdump is None:
         pytest.skip("no objdump here")
-    library = build_cpu_library(program([(kernel_of(output), CpuConfig(32, 4096, 0))], "cpu"))
+    library = build_cpu_library(program([(kernel_of(output), CpuConfig(32, 4096, 0, 1))], "cpu"))
     code = subprocess.run([objdump, "-d", str(library)], capture_output=True, text=True, check=True, timeout=60).stdout
     assert len(re.findall(instruction, code)) >= 4
     assert not re.findall(r"call.*\b(expf|exp)@plt", code)

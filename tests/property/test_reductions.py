@@ -31,12 +31,14 @@ CASES_A_BATCH = 16
 
 # Lanes that fit nowhere and everywhere, chunks that cut rows, and pieces shared by threads.
 CONFIGS = (
-    CpuConfig(64, 8192, 0),
-    CpuConfig(16, 32, 0),
-    CpuConfig(16, 16, 32),
-    CpuConfig(1, 3, 0),
-    CpuConfig(4, 8, 16),
-    CpuConfig(256, 256, 0),
+    CpuConfig(64, 8192, 0, 1),
+    CpuConfig(16, 32, 0, 1),
+    CpuConfig(16, 16, 32, 1),
+    CpuConfig(1, 3, 0, 1),
+    CpuConfig(4, 8, 16, 1),
+    CpuConfig(256, 256, 0, 1),
+    CpuConfig(4, 8, 0, 3),
+    CpuConfig(16, 16, 0, 2),
 )
 
 
@@ -100,7 +102,7 @@ def test_nan_and_infinity_are_where_pytorch_has_them(along: bool) -> None:
     total = Broadcast(rows[list(REDUCTIONS).index("exponentials")], leaf.shape)
     outputs = (*rows, Map("div", (Map("exp", (apart,)), total)))
     graph = Graph((leaf,), outputs, (), Group("tuple", tuple(range(len(outputs)))))
-    run = Run.of(0, Case(graph, graph, (x,)), CPU, partial(choice_for, CpuConfig(16, 16, 0)))
+    run = Run.of(0, Case(graph, graph, (x,)), CPU, partial(choice_for, CpuConfig(16, 16, 0, 1)))
     library = load_cpu_library(build_cpu_library(program_text(run.program.launches, "cpu")))
 
     def call(entry: str, *tensors: torch.Tensor) -> int:

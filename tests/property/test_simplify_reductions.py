@@ -34,7 +34,7 @@ from kernelwright.ir.rewrite import count_uses, rewrite
 from kernelwright.ir.text import graph_text
 from kernelwright.simplify import algebraic_rewrites, linear, pools, reductions, shifts, simplify
 from kernelwright.simplify.linear import sum_before_product
-from kernelwright.simplify.pools import merge_pools, monotone_after_pooling, scale_after_pooling
+from kernelwright.simplify.pools import maps_into_windows, merge_pools, monotone_after_pooling, scale_after_pooling
 from kernelwright.simplify.reductions import (
     drop_axes_of_one,
     merge_reductions,
@@ -178,6 +178,18 @@ def pooled_monotone(rng: Random, dtype: DType) -> Node:
     return Reduce("max", Windows(x, (1, 2), (3, 2), (rng.choice((1, 2)), 1), (1, 1)), (3, 4))
 
 
+def pooled_map(rng: Random, dtype: DType) -> Node:
+    """Cheap Maps of one or two operands under windows that meet or not, maybe with a border."""
+    x: Node = leaf(rng, dtype, 2, 6, 7)
+    x = Map(rng.choice(("abs", "relu")), (Map("mul", (x, Const(0.5, dtype))),))
+    if rng.random() < 0.4:
+        x = Map("add", (x, Broadcast(Input("c", 1, (2, 1, 1), dtype, (1, 0, 0)), x.shape)))
+    if rng.random() < 0.5:
+        x = Pad(x, (0, 1, 1), (0, 1, 0), 0.0)
+    windows = Windows(x, (1, 2), (2, 2), rng.choice(((2, 2), (1, 2))), (1, rng.randint(1, 2)))
+    return Reduce(rng.choice(("sum", "min")), windows, (3, 4))
+
+
 def pooled_twice(rng: Random, dtype: DType) -> Node:
     fn = rng.choice(("max", "sum"))
     x: Node = leaf(rng, dtype, 2, rng.randint(9, 14), 13)
@@ -254,6 +266,7 @@ class Case:
 
 CASES = (
     Case(drop_axes_of_one, with_ones, NUMBERS, exact=True),
+    Case(maps_into_windows, pooled_map, FLOATS, exact=True),
     Case(reduce_before_repeating, of_repeated, NUMBERS, exact=False),
     Case(repeat_after_reducing, of_repeated, NUMBERS, exact=False),
     Case(one_pass_of_exponentials, shifted_exponentials, FLOATS, exact=False),
@@ -326,7 +339,8 @@ def check(case: Case, edges: bool) -> None:
 
 
 def test_every_rule_has_a_case() -> None:
-    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *pools.USE_RULES, *shifts.USE_RULES}
+    rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *shifts.USE_RULES}
+    rules |= {*pools.USE_RULES, *pools.MOTION}
     assert rules == {case.rule for case in (*CASES, *FINITE)}
 
 

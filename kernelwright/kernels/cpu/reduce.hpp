@@ -1,7 +1,8 @@
 // Reductions over the columns of rows, in phases: each walks over a row, merges what it found in a fixed tree, and
 // finishes values of the row that the next phase uses.
 //
-// Along: lanes of a vector are neighbours in one row, and are folded at the end. Across: each lane is a row.
+// Along: lanes of a vector are neighbours in one row, and are folded at the end. Across: each lane is a row, and
+// `together` vectors of them lie side by side.
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -112,20 +113,97 @@ KW_DEVICE void reduce_rows(const typename Body::Args& args, int64_t row) {
     Body::store_row(args, row, r);
 }
 
-// kw: reduce_tile
-// What one thread takes at a time: a row; across, `lanes` rows, or those that are left of a line.
+// kw: reduce_few_columns
+// So few that each is known when this is compiled, and with it where it lies: the places of a small window.
+template <typename Body, int phase, int lanes, typename Row, typename State>
+KW_DEVICE void reduce_few_columns(const typename Body::Args& args, int64_t row, const Row& r, State& state) {
+#pragma GCC unroll 32
+    for (int64_t column = 0; column < Body::columns; ++column)
+        Body::step(args, row, column, Body::template load<lanes>(args, row, column), r, state);
+}
+
+// kw: reduce_side_by_side
+// A few columns of one vector after another: as many streams through memory, of neighbours each, while the states of
+// all vectors stay in the first cache. Chunks are merged pairwise, as along a row.
+template <typename Body, int phase, int lanes, int together, int64_t chunk, typename Row, typename State>
+void reduce_side_by_side(const typename Body::Args& args, int64_t row, int64_t begin, int64_t end, const Row* r,
+                         State* s) {
+    const int64_t chunks = (end - begin + chunk - 1) / chunk;
+    if (chunks > 1) {
+        const int64_t middle = begin + chunks / 2 * chunk;
+        State right[together];
+        reduce_side_by_side<Body, phase, lanes, together, chunk>(args, row, begin, middle, r, s);
+        reduce_side_by_side<Body, phase, lanes, together, chunk>(args, row, middle, end, r, right);
+        for (int v = 0; v < together; ++v) s[v].merge(right[v]);
+        return;
+    }
+    for (int v = 0; v < together; ++v) s[v].clear();
+    constexpr int64_t streams = 8;
+    for (int64_t column = begin; column < end; column += streams) {
+        const int64_t stop = column + streams < end ? column + streams : end;
+        for (int v = 0; v < together; ++v) {
+            State state = s[v];
+            reduce_vectors<Body, phase, lanes>(args, row + v * lanes, column, stop, r[v], state);
+            s[v] = state;
+        }
+    }
+}
+
+// kw: reduce_line_phases
+template <typename Body, int phase, int lanes, int together, int64_t chunk, typename Row>
+KW_DEVICE void reduce_line_phases(const typename Body::Args& args, int64_t row, Row (&r)[together]) {
+    using State = typename Body::template State<phase, lanes>;
+    if constexpr (Body::columns <= 32) {
+        for (int v = 0; v < together; ++v) {
+            State state;
+            state.clear();
+            reduce_few_columns<Body, phase, lanes>(args, row + v * lanes, r[v], state);
+            if constexpr (phase < Body::reductions) Body::finish(state, r[v]);
+        }
+    } else {
+        State s[together];
+        reduce_side_by_side<Body, phase, lanes, together, chunk>(args, row, 0, Body::columns, r, s);
+        if constexpr (phase < Body::reductions)
+            for (int v = 0; v < together; ++v) Body::finish(s[v], r[v]);
+    }
+    if constexpr (phase + 1 < Body::phases) reduce_line_phases<Body, phase + 1, lanes, together, chunk>(args, row, r);
+}
+
+// kw: reduce_line
+// Across: `together` vectors of rows, from the first phase to the last.
+template <typename Body, int lanes, int together, int64_t chunk>
+KW_DEVICE void reduce_line(const typename Body::Args& args, int64_t row) {
+    typename Body::template Row<lanes> r[together];
+    for (int v = 0; v < together; ++v) r[v] = Body::template begin<lanes>(args, row + v * lanes);
+    reduce_line_phases<Body, 0, lanes, together, chunk>(args, row, r);
+    for (int v = 0; v < together; ++v) Body::store_row(args, row + v * lanes, r[v]);
+}
+
+// kw: reduce_some_rows
+// Across: `lanes` rows, their columns shared by threads if there is a grain.
 template <typename Body, int lanes, int64_t chunk, int64_t grain>
+KW_DEVICE void reduce_some_rows(const typename Body::Args& args, int64_t row) {
+    if constexpr (grain > 0) reduce_rows<Body, lanes, chunk, grain>(args, row);
+    else reduce_line<Body, lanes, 1, chunk>(args, row);
+}
+
+// kw: reduce_tile
+// What one thread takes at a time: a row; across, as many side by side, or those that are left of a line.
+template <typename Body, int lanes, int64_t chunk, int64_t grain, int together>
 KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
     if constexpr (Body::across) {
-        constexpr int64_t each = (Body::line + lanes - 1) / lanes;
-        int64_t row = tile / each * Body::line + tile % each * lanes;
-        const int64_t end = (tile / each + 1) * Body::line;
-        if (row + lanes <= end) return reduce_rows<Body, lanes, chunk, grain>(args, row);
-        if constexpr (Body::line % lanes >= 16)
-            for (; row + 16 <= end; row += 16) reduce_rows<Body, 16, chunk, grain>(args, row);
-        if constexpr (Body::line % 16 >= 4)
-            for (; row + 4 <= end; row += 4) reduce_rows<Body, 4, chunk, grain>(args, row);
-        for (; row < end; ++row) reduce_rows<Body, 1, chunk, grain>(args, row);
+        static_assert(grain == 0 || together == 1, "threads that share columns take one vector of rows at a time");
+        constexpr int64_t width = lanes * together, each = (Body::line + width - 1) / width;
+        int64_t row = tile / each * Body::line + tile % each * width;
+        const int64_t line_end = (tile / each + 1) * Body::line, end = row + width < line_end ? row + width : line_end;
+        if constexpr (together > 1)
+            if (row + width == end) return reduce_line<Body, lanes, together, chunk>(args, row);
+        for (; row + lanes <= end; row += lanes) reduce_some_rows<Body, lanes, chunk, grain>(args, row);
+        if constexpr (Body::line % lanes >= 16 && lanes > 16)
+            for (; row + 16 <= end; row += 16) reduce_some_rows<Body, 16, chunk, grain>(args, row);
+        if constexpr (Body::line % (lanes < 16 ? lanes : 16) >= 4 && lanes > 4)
+            for (; row + 4 <= end; row += 4) reduce_some_rows<Body, 4, chunk, grain>(args, row);
+        for (; row < end; ++row) reduce_some_rows<Body, 1, chunk, grain>(args, row);
     } else {
         reduce_rows<Body, lanes, chunk, grain>(args, tile);
     }
@@ -133,13 +211,15 @@ KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
 
 // kw: reduce
 // Threads share the rows; where there are few, and so a grain, the columns of each.
-template <typename Body, int lanes, int64_t chunk, int64_t grain> void reduce(const typename Body::Args& args) {
-    constexpr int64_t tiles = Body::across ? Body::rows / Body::line * ((Body::line + lanes - 1) / lanes) : Body::rows;
+template <typename Body, int lanes, int64_t chunk, int64_t grain, int together>
+void reduce(const typename Body::Args& args) {
+    constexpr int64_t width = lanes * together;
+    constexpr int64_t tiles = Body::across ? Body::rows / Body::line * ((Body::line + width - 1) / width) : Body::rows;
     if constexpr (grain > 0) {
-        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain>(args, tile);
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, together>(args, tile);
     } else {
 #pragma omp parallel for schedule(static) if (Body::rows * Body::columns > 16384)
-        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain>(args, tile);
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, together>(args, tile);
     }
 }
 

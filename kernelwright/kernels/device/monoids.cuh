@@ -155,9 +155,16 @@ template <typename T, typename Index, int N> struct LargestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE LargestAt<T, Index, 1> folded() const {
-        LargestAt<T, Index, 1> first{{best[0]}, {at[0]}};
-        for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
-        return first;
+        T most = lowest<T>();
+        int nan = 0;
+        Index first = highest<Index>();
+        KW_FOLD(max : most) for (int i = 0; i < N; ++i) most = T(best[i]) > most ? T(best[i]) : most;
+        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
+        KW_FOLD(min : first) for (int i = 0; i < N; ++i) {
+            const Index place = (nan ? best[i] != best[i] : best[i] == most) ? at[i] : highest<Index>();
+            first = place < first ? place : first;
+        }
+        return {{nan ? T(lowest<T>() * T(0)) : most}, {first}};
     }
     KW_DEVICE LargestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i]; }
@@ -183,9 +190,16 @@ template <typename T, typename Index, int N> struct SmallestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE SmallestAt<T, Index, 1> folded() const {
-        SmallestAt<T, Index, 1> first{{best[0]}, {at[0]}};
-        for (int i = 1; i < N; ++i) first.add(0, best[i], at[i]);
-        return first;
+        T least = highest<T>();
+        int nan = 0;
+        Index first = highest<Index>();
+        KW_FOLD(min : least) for (int i = 0; i < N; ++i) least = T(best[i]) < least ? T(best[i]) : least;
+        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
+        KW_FOLD(min : first) for (int i = 0; i < N; ++i) {
+            const Index place = (nan ? best[i] != best[i] : best[i] == least) ? at[i] : highest<Index>();
+            first = place < first ? place : first;
+        }
+        return {{nan ? T(highest<T>() * T(0)) : least}, {first}};
     }
     KW_DEVICE SmallestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i]; }

@@ -14,7 +14,12 @@
 namespace kw {
 
 // kw: Vec
+#ifdef __CUDACC__
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+#else
+// Aligned as the largest word that one instruction moves: no access touches two lines of the cache.
+template <typename T, int N> struct alignas(sizeof(T) * N < 64 ? sizeof(T) * N : 64) Vec {
+#endif
     T v[N];
     KW_DEVICE T& operator[](int i) { return v[i]; }
     KW_DEVICE const T& operator[](int i) const { return v[i]; }
@@ -69,6 +74,26 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) {
     return x;
 }
 #endif
+
+// kw: load_inside
+// N elements from p[at] on, `stride` apart; `border` for lanes whose place, from `first` on and `step` apart, is not in
+// [0, extent), and for all of them where nothing is `inside`.
+template <int N, int64_t stride, int64_t step, typename Index, typename T, typename B>
+KW_DEVICE Vec<T, N> load_inside(const T* p, int64_t at, bool inside, Index first, Index extent, B border) {
+    Vec<T, N> x;
+#ifndef __CUDACC__
+    const Index last = Index(first + (N - 1) * step);
+    if (inside & (first >= 0) & (first < extent) & (last >= 0) & (last < extent)) {  // most are: no lane is looked at
+        KW_LANES for (int i = 0; i < N; ++i) x.v[i] = p[at + i * stride];
+        return x;
+    }
+#endif
+    KW_LANES for (int i = 0; i < N; ++i) {
+        const Index place = Index(first + i * step);
+        x.v[i] = inside && place >= 0 && place < extent ? p[at + i * stride] : T(border);
+    }
+    return x;
+}
 
 // kw: load_constant
 #ifdef __CUDACC__

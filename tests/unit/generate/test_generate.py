@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
+from dataclasses import replace
+from pathlib import Path
 from textwrap import dedent
 
+from kernelwright.build.cpu import build_cpu_library, load_cpu_library
 from kernelwright.device import resolve
 from kernelwright.generate import Launch, Program, default_choices, generate
 from kernelwright.ir.dtypes import bfloat16, float16, float32
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Slice
 from kernelwright.kernels.pointwise import Config, CpuConfig
+from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Plan
+from kernelwright.settings import read_settings
 from tests.unit.plan.test_plan import cumsum, half, leaf, planned
 
 CPU, H200 = resolve("cpu"), resolve("h200")
@@ -137,3 +143,22 @@ def test_the_choice_is_in_the_call() -> None:
     assert "kw::pointwise<Relu, 32, 4096>({x0, y})" in cpu.text
     cuda = generate(made, {kernel.name: Config(512, 4, 8)}, H200)
     assert "kw::pointwise<Relu, 4, 8, 512>({x0, y}, stream)" in cuda.text
+
+
+def test_a_result_that_is_mapped_anew_for_every_call_lies_in_large_pages() -> None:
+    x, small = leaf(0, (9 << 20,)), leaf(1, (1 << 20,))
+    made = planned(half(x), half(small))
+    assert "kw::in_large_pages(mul, 37748736);\n" in generated(made, "cpu").text
+    assert generated(made, "cpu").text.count("kw::in_large_pages(") == 1
+    assert "in_large_pages" not in generated(made, "h200").text
+    assert "in_large_pages" not in generated(planned(half(small)), "cpu").text
+
+
+def test_memory_is_hinted_at_wherever_it_begins(tmp_path: Path) -> None:
+    text = inline_with_templates({"in_large_pages"}, ("memory",), "cpu")
+    text += '\nextern "C" void hint(void* p, int64_t bytes) { kw::in_large_pages(p, bytes); }\n'
+    library = load_cpu_library(build_cpu_library(text, replace(read_settings(), cache_dir=tmp_path)))
+    memory = (ctypes.c_char * (5 << 20))(*b"kept")
+    for begin, size in ((0, 5 << 20), (1, 3 << 20), (4097, 1), (4096, 0)):
+        library.hint(ctypes.c_void_p(ctypes.addressof(memory) + begin), ctypes.c_int64(size))
+    assert memory[:5] == b"kept\0"

@@ -36,7 +36,7 @@ def softmax(x: Node, axes: Shape) -> Node:
 
 
 def text_of(*outputs: Node) -> str:
-    return reduce_source(kernel_of(*outputs), CpuConfig(16, 2048, 0)).struct
+    return reduce_source(kernel_of(*outputs), CpuConfig(16, 2048, 0, 1)).struct
 
 
 def test_a_kernel_reads_like_code() -> None:
@@ -117,7 +117,7 @@ def test_a_kernel_reads_like_code() -> None:
 def test_the_struct_is_the_same_for_both_devices() -> None:
     kernel = kernel_of(softmax(leaf(0, (64, 100)), (1,)))
     config = Config(128, 4, 32, 1, "again", 1, False)
-    cuda, cpu = reduce_source(kernel, config).struct, reduce_source(kernel, CpuConfig(16, 2048, 0)).struct
+    cuda, cpu = reduce_source(kernel, config).struct, reduce_source(kernel, CpuConfig(16, 2048, 0, 1)).struct
     assert cuda.startswith(cpu)
     assert cuda.removeprefix(cpu).strip().startswith("struct")
 
