@@ -1,6 +1,6 @@
 // --- generated: one struct a kernel
 
-// y: 40 functions, cast -> add -> mul -> sub -> relu -> ... -> add -> mul -> add -> leaky_relu
+// y: 42 functions, cast -> cast -> add -> mul -> sub -> ... -> add -> mul -> add -> leaky_relu
 struct MulAddLeakyRelu {
     using Index = int;
     static constexpr int64_t rows = 32768, columns = 128;
@@ -15,31 +15,33 @@ struct MulAddLeakyRelu {
         Operands<N> x;
         x.iota = int64_t(i2);
         x.iota_2 = kw::counted<N>(column, 1);
-        const float t0 = kw::cast<float>(x.iota);
-        const float t1 = t0 + 0.5f;
-        const float t2 = t1 * 0.5f;
-        const float t3 = t2 - 0.5f;
-        const float t4 = kw::relu(t3);
-        const float t5 = kw::floor(t4);
-        const int64_t t6 = kw::cast<int64_t>(t5);
-        const int64_t t7 = kw::hardtanh(t6, int64_t(0), int64_t(63));
-        const int64_t t28 = t7 + int64_t(1);
-        const int64_t t29 = kw::minimum(t28, int64_t(63));
+        const int32_t t0 = kw::cast<int32_t>(x.iota);
+        const float t1 = kw::cast<float>(t0);
+        const float t2 = t1 + 0.5f;
+        const float t3 = t2 * 0.5f;
+        const float t4 = t3 - 0.5f;
+        const float t5 = kw::relu(t4);
+        const float t6 = kw::floor(t5);
+        const int32_t t7 = kw::cast<int32_t>(t6);
+        const int32_t t8 = kw::hardtanh(t7, 0, 63);
+        const int32_t t30 = t8 + 1;
+        const int32_t t31 = kw::minimum(t30, 63);
         KW_LANES for (int i = 0; i < N; ++i) {
-            const float t11 = kw::cast<float>(x.iota_2[i]);
-            const float t12 = t11 + 0.5f;
-            const float t13 = t12 * 0.5f;
-            const float t14 = t13 - 0.5f;
-            const float t15 = kw::relu(t14);
-            const float t16 = kw::floor(t15);
-            const int64_t t17 = kw::cast<int64_t>(t16);
-            const int64_t t18 = kw::hardtanh(t17, int64_t(0), int64_t(63));
-            x.x_at[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t7) * 64 + int64_t(t18)];
-            const int64_t t23 = t18 + int64_t(1);
-            const int64_t t24 = kw::minimum(t23, int64_t(63));
-            x.x_at_2[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t7) * 64 + int64_t(t24)];
-            x.x_at_3[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t29) * 64 + int64_t(t18)];
-            x.x_at_4[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t29) * 64 + int64_t(t24)];
+            const int32_t t12 = kw::cast<int32_t>(x.iota_2[i]);
+            const float t13 = kw::cast<float>(t12);
+            const float t14 = t13 + 0.5f;
+            const float t15 = t14 * 0.5f;
+            const float t16 = t15 - 0.5f;
+            const float t17 = kw::relu(t16);
+            const float t18 = kw::floor(t17);
+            const int32_t t19 = kw::cast<int32_t>(t18);
+            const int32_t t20 = kw::hardtanh(t19, 0, 63);
+            x.x_at[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t8) * 64 + int64_t(t20)];
+            const int32_t t25 = t20 + 1;
+            const int32_t t26 = kw::minimum(t25, 63);
+            x.x_at_2[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t8) * 64 + int64_t(t26)];
+            x.x_at_3[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t31) * 64 + int64_t(t20)];
+            x.x_at_4[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t31) * 64 + int64_t(t26)];
         }
         return x;
     }
@@ -49,41 +51,43 @@ struct MulAddLeakyRelu {
         const Index i0 = row / 4096;
         const Index i1 = row / 128 % 32;
         const Index i2 = row % 128;
-        const float t0 = kw::cast<float>(x.iota);
-        const float t1 = t0 + 0.5f;
-        const float t2 = t1 * 0.5f;
-        const float t3 = t2 - 0.5f;
-        const float t4 = kw::relu(t3);
-        const float t5 = kw::floor(t4);
-        const int64_t t6 = kw::cast<int64_t>(t5);
-        const int64_t t7 = kw::hardtanh(t6, int64_t(0), int64_t(63));
-        const float t8 = kw::cast<float>(t7);
-        const float t9 = t4 - t8;
-        const float t10 = 1.0f - t9;
+        const int32_t t0 = kw::cast<int32_t>(x.iota);
+        const float t1 = kw::cast<float>(t0);
+        const float t2 = t1 + 0.5f;
+        const float t3 = t2 * 0.5f;
+        const float t4 = t3 - 0.5f;
+        const float t5 = kw::relu(t4);
+        const float t6 = kw::floor(t5);
+        const int32_t t7 = kw::cast<int32_t>(t6);
+        const int32_t t8 = kw::hardtanh(t7, 0, 63);
+        const float t9 = kw::cast<float>(t8);
+        const float t10 = t5 - t9;
+        const float t11 = 1.0f - t10;
         kw::Vec<float, N> y;
         KW_LANES for (int i = 0; i < N; ++i) {
-            const float t11 = kw::cast<float>(x.iota_2[i]);
-            const float t12 = t11 + 0.5f;
-            const float t13 = t12 * 0.5f;
-            const float t14 = t13 - 0.5f;
-            const float t15 = kw::relu(t14);
-            const float t16 = kw::floor(t15);
-            const int64_t t17 = kw::cast<int64_t>(t16);
-            const int64_t t18 = kw::hardtanh(t17, int64_t(0), int64_t(63));
-            const float t19 = kw::cast<float>(t18);
-            const float t20 = t15 - t19;
-            const float t21 = 1.0f - t20;
-            const float t22 = t21 * x.x_at[i];
-            const float t25 = t20 * x.x_at_2[i];
-            const float t26 = t22 + t25;
-            const float t27 = t10 * t26;
-            const float t30 = t21 * x.x_at_3[i];
-            const float t31 = t20 * x.x_at_4[i];
-            const float t32 = t30 + t31;
-            const float t33 = t9 * t32;
-            const float t34 = t27 + t33;
-            const float t35 = kw::leaky_relu(t34, 0.1f);
-            y[i] = t35;
+            const int32_t t12 = kw::cast<int32_t>(x.iota_2[i]);
+            const float t13 = kw::cast<float>(t12);
+            const float t14 = t13 + 0.5f;
+            const float t15 = t14 * 0.5f;
+            const float t16 = t15 - 0.5f;
+            const float t17 = kw::relu(t16);
+            const float t18 = kw::floor(t17);
+            const int32_t t19 = kw::cast<int32_t>(t18);
+            const int32_t t20 = kw::hardtanh(t19, 0, 63);
+            const float t21 = kw::cast<float>(t20);
+            const float t22 = t17 - t21;
+            const float t23 = 1.0f - t22;
+            const float t24 = t23 * x.x_at[i];
+            const float t27 = t22 * x.x_at_2[i];
+            const float t28 = t24 + t27;
+            const float t29 = t11 * t28;
+            const float t32 = t23 * x.x_at_3[i];
+            const float t33 = t22 * x.x_at_4[i];
+            const float t34 = t32 + t33;
+            const float t35 = t10 * t34;
+            const float t36 = t29 + t35;
+            const float t37 = kw::leaky_relu(t36, 0.1f);
+            y[i] = t37;
         }
         kw::store<N>(a.y + int64_t(i0) * 655360 + int64_t(i1) * 16384 + int64_t(i2) * 128 + column, y);
     }
