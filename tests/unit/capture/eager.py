@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from kernelwright.capture import capture
 from kernelwright.ir.interpret import interpret
-from kernelwright.ir.nodes import Contract, Conv, Graph, Map, Node, Opaque, Param, walk
+from kernelwright.ir.nodes import Contract, Conv, Fixed, Graph, Group, Map, Node, Opaque, Param, Structure, walk
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.load import instantiate, load
 from tests.property.edge_values import difference
@@ -48,6 +48,9 @@ class Captured:
         model, inputs = copy.deepcopy((self.model, self.inputs))
         with torch.no_grad():
             outputs = [x for x in tree_leaves(model(*inputs)) if isinstance(x, torch.Tensor)]
+        # One tensor that is returned twice is one output of the graph.
+        first = dict(reversed(list(zip(places(self.graph.structure), outputs, strict=True))))
+        outputs = [first[number] for number in range(len(self.graph.outputs))]
         targets = [u.target for u in self.graph.updates]
         after = [attrgetter(t.path)(model) if isinstance(t, Param) else inputs[t.position] for t in targets]
         return [x.detach() for x in (*outputs, *after)]
@@ -123,3 +126,10 @@ def accepts(expression: str, scope: dict[str, Any]) -> bool:
     except (RuntimeError, TypeError, ValueError, IndexError):
         return False
     return True
+
+
+def places(structure: Structure) -> list[Structure]:
+    """The tensors that forward() returns, each as its place among the graph's outputs, or as an updated argument."""
+    if isinstance(structure, Group):
+        return [place for item in structure.items for place in places(item)]
+    return [] if isinstance(structure, Fixed) else [structure]
