@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelwright.errors import KernelwrightError
-from kernelwright.suite.cli import Duration, suite
+from kernelwright.suite.cli import Duration, as_ours, show_unforeseen, suite
 
 if TYPE_CHECKING:
     from kernelwright.judge import Judgement
@@ -79,12 +79,12 @@ def optimize(
         from kernelwright.pipeline import optimize as run
         from kernelwright.pipeline import write_dumps
 
+        target = output or model.with_name(f"{model.stem}_new.py")
+        target.parent.mkdir(parents=True, exist_ok=True)  # before the work, which would be lost
         policy = Policy(budget_s=budget * JUDGE_SHARE, precision=precision, sanitize=False)  # type: ignore[arg-type]
         result = run(
             model, device=device, budget_s=budget, policy=policy, progress=progress, strict_weights=strict_weights
         )
-        target = output or model.with_name(f"{model.stem}_new.py")
-        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(result.source)
         if dump is not None:
             write_dumps(result, dump)
@@ -254,6 +254,15 @@ def failures(as_json: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except (click.ClickException, click.Abort):
+        raise
+    except Exception as error:
+        unforeseen = as_ours(error)
+        if as_json:
+            kind = type(unforeseen).__name__
+            click.echo(json.dumps({"verdict": None, "detail": str(unforeseen), "error_kind": kind}))
+        show_unforeseen(unforeseen, error)
+        raise SystemExit(unforeseen.exit_code) from error
 
 
 @contextmanager
