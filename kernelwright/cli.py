@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kernelwright.errors import KernelwrightError
-from kernelwright.suite.cli import Duration, suite
+from kernelwright.suite.cli import Duration, as_ours, show_unforeseen, suite
 
 if TYPE_CHECKING:
     from kernelwright.judge import Judgement
@@ -74,6 +74,8 @@ def optimize(
         from kernelwright.pipeline import optimize as run
         from kernelwright.pipeline import write_dumps
 
+        target = output or model.with_name(f"{model.stem}_new.py")
+        target.parent.mkdir(parents=True, exist_ok=True)  # before the work, which would be lost
         result = run(
             model,
             device=device,
@@ -82,8 +84,6 @@ def optimize(
             progress=progress,
             strict_weights=strict_weights,
         )
-        target = output or model.with_name(f"{model.stem}_new.py")
-        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(result.source)
         if dump is not None:
             write_dumps(result, dump)
@@ -253,6 +253,15 @@ def failures(as_json: bool) -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         sys.exit(130)
+    except (click.ClickException, click.Abort):
+        raise
+    except Exception as error:
+        unforeseen = as_ours(error)
+        if as_json:
+            kind = type(unforeseen).__name__
+            click.echo(json.dumps({"verdict": None, "detail": str(unforeseen), "error_kind": kind}))
+        show_unforeseen(unforeseen, error)
+        raise SystemExit(unforeseen.exit_code) from error
 
 
 @contextmanager

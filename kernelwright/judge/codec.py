@@ -67,6 +67,11 @@ def flatten_output(value: Any) -> tuple[Template, list[torch.Tensor | float]]:
     return walk(value), leaves
 
 
+def as_real(x: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as its real and imaginary parts: numbers like others, with roundings of their own."""
+    return torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+
+
 def unflatten(template: Template, tensors: Sequence[torch.Tensor]) -> Any:
     """The inverse of `flatten_arguments`."""
     kind, *rest = template

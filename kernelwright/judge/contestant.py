@@ -16,7 +16,7 @@ import torch
 
 from kernelwright.judge import wire
 from kernelwright.judge.channel_cuda import Segments, reset_persisting_cache
-from kernelwright.judge.codec import Template, flatten_arguments, flatten_output
+from kernelwright.judge.codec import Template, as_real, flatten_arguments, flatten_output
 from kernelwright.judge.large import fingerprint
 from kernelwright.judge.pool import Placement, Planner, Pool
 from kernelwright.judge.process import Ended, Reply, Worker, printable
@@ -307,13 +307,13 @@ class Contestant:
         for witness in self._witnesses:
             if call in witness.slots and rows is None:
                 witness.compare(call, found)
-        return found
+        return [as_real(leaf) for leaf in found]
 
     def peek(self, call: int) -> list[torch.Tensor]:
         """The same, whatever witnesses saw before."""
         assert self.shape is not None
         leaves = self.shape.leaves
-        return [self._read(call * len(leaves) + i, spec) for i, spec in enumerate(leaves)]
+        return [as_real(self._read(call * len(leaves) + i, spec)) for i, spec in enumerate(leaves)]
 
     def export(self) -> bool:
         """Have the worker's allocations opened to us, on a GPU."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
+from kernelwright.judge.codec import as_real, flatten_arguments, flatten_output, unflatten
 from kernelwright.judge.criterion import Jumps, Yardstick, chunks, unit_roundoff, yardstick
 from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rounded, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
@@ -533,5 +533,5 @@ def _neighbour(x: torch.Tensor) -> torch.Tensor:
 def _as_tensor(leaf: torch.Tensor | float, device: torch.device, *, wide: bool) -> torch.Tensor:
     """A Python number among the outputs has been a float32 tensor's item, as a rule."""
     if isinstance(leaf, torch.Tensor):
-        return leaf.detach()
+        return as_real(leaf.detach())
     return torch.tensor(leaf, dtype=torch.float64 if wide else torch.float32, device=device)

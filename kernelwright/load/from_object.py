@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
 import textwrap
@@ -14,7 +15,7 @@ import torch
 from torch import nn
 
 from kernelwright.errors import UsageError
-from kernelwright.load.instantiate import instantiate
+from kernelwright.load.instantiate import generators_restored, instantiate
 from kernelwright.load.problem import Problem, load
 
 # What a class written in a notebook may rely on besides itself.
@@ -97,7 +98,30 @@ def init_text(model: nn.Module) -> str:
                 cure=f"Keep it as self.{name}, or write a file with get_init_inputs() and give its path.",
             )
         values[name] = value
+    refuse_another(model, values)
     return f"[[], {values!r}]" if values else "[]"
+
+
+def refuse_another(model: nn.Module, values: dict[str, Any]) -> None:
+    """An attribute may be called like an argument and be something else: then these values make another model."""
+    with generators_restored():
+        made = type(model)(**copy.deepcopy(values))
+    if description(made) != description(model):
+        raise UsageError(
+            f"{type(model).__name__} made of the attributes that are called like its arguments is another model.",
+            where="optimize(model)",
+            cure="Write a file with get_init_inputs() and give its path.",
+        )
+
+
+def description(model: nn.Module) -> list[object]:
+    """Every part with its class, its plain attributes and the shapes of its state."""
+    plain = (int, float, str)  # the mode is a bool, and the caller's to choose
+    parts = [
+        (path, type(part).__name__, sorted((k, repr(v)) for k, v in vars(part).items() if type(v) in plain))
+        for path, part in model.named_modules()
+    ]
+    return [*parts, *((name, tuple(x.shape), x.dtype) for name, x in model.state_dict().items())]
 
 
 def candidate_module(problem: Problem, source: str, device: str) -> nn.Module:

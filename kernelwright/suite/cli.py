@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 
 import click
 
-from kernelwright.errors import KernelwrightError
+from kernelwright.errors import EnvironmentProblem, InternalError, KernelwrightError
 from kernelwright.suite.efforts import EFFORTS
 
 BASELINES = ("eager", "compile", "max-autotune", "graph")
@@ -319,3 +320,24 @@ def failures() -> Iterator[None]:
     except KeyboardInterrupt:
         click.echo("interrupted; the same command goes on from here", err=True)
         sys.exit(130)
+    except (click.ClickException, click.Abort):
+        raise
+    except Exception as error:
+        unforeseen = as_ours(error)
+        show_unforeseen(unforeseen, error)
+        raise SystemExit(unforeseen.exit_code) from error
+
+
+def as_ours(error: Exception) -> KernelwrightError:
+    """An exception that nobody foresaw: a file the system does not let us have, or else a bug."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        cure = "Give a path that this user can read and write, or make room on the disk."
+        return EnvironmentProblem(f"{error.strerror}.", where=str(error.filename), cure=cure)
+    what = f"this is a bug of kernelwright: {type(error).__name__}: {error}".rstrip(".: ") + "."
+    return InternalError(what, cure="Please report it with the lines above and the model's file.")
+
+
+def show_unforeseen(unforeseen: KernelwrightError, error: Exception) -> None:
+    if isinstance(unforeseen, InternalError):
+        click.echo("".join(traceback.format_exception(error)), err=True)
+    click.secho(f"{type(unforeseen).__name__}: {unforeseen}", fg="red", err=True)

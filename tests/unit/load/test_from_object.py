@@ -1,0 +1,43 @@
+"""A live model is described by its class and constructor arguments, or refused where those make another model."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from kernelwright.errors import UsageError
+from kernelwright.load import problem_of
+
+
+class Scaled(nn.Module):
+    def __init__(self, width: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, width)
+        self.width = width
+        self.scale = scale
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        result: torch.Tensor = self.linear(x) * self.scale
+        return result
+
+
+class Doubled(Scaled):
+    """Its attribute `width` is not the argument of that name."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__(width * 2)
+
+
+def test_constructor_arguments_are_read_back_from_attributes() -> None:
+    problem = problem_of(Scaled(4, scale=0.5).eval(), [torch.randn(2, 4)])
+    assert "return [[], {'width': 4, 'scale': 0.5}]" in problem.source
+
+
+def test_a_model_that_its_attributes_do_not_make_again_is_refused() -> None:
+    with pytest.raises(UsageError, match="is another model"):
+        problem_of(Doubled(2), [torch.randn(2, 4)])
+    changed = Scaled(4)
+    changed.linear = nn.Linear(4, 4, bias=False)
+    with pytest.raises(UsageError, match="is another model"):
+        problem_of(changed, [torch.randn(2, 4)])
