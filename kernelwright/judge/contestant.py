@@ -5,6 +5,7 @@ moment it says that it is done, while the judge reads the outputs from its memor
 """
 
 import ctypes
+import math
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -103,6 +104,7 @@ class Contestant:
     """A worker with a model in it.
 
     keepsakes  how many outputs of earlier calls it holds over the next ones; none may change meanwhile
+    idle_limit_s  the longest time without an answer in which no compiler runs
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Contestant:
         self.layout = layout
         self.load_limit_s = load_limit_s
         self.call_limit_s = call_limit_s
+        self.idle_limit_s = math.inf
         self.shape: Shape | None = None
         self.matched = Status.STATE_BY_SEED
         self._segments: Segments | None = Segments() if pool.memory.bytes.is_cuda else None
@@ -435,35 +438,35 @@ class Contestant:
         try:
             self.worker.send(op, slots=slots, brief=brief, seed=seed)
         except Ended as ended:
-            raise self._explained(ended, op, 0.0) from None
+            raise self._explained(ended, op) from None
 
     def _wait(self, limit_s: float, op: Op, stopping: Sequence[int] = ()) -> Reply:
         try:
-            return self.worker.wait(limit_s, stopping)
+            return self.worker.wait(limit_s, stopping, self.idle_limit_s)
         except Ended as ended:
-            raise self._explained(ended, op, limit_s) from None
+            raise self._explained(ended, op) from None
 
     def _stop(self, op: Op) -> None:
         try:
             self.worker.stop()
         except Ended as ended:
-            raise self._explained(ended, op, 0.0) from None
+            raise self._explained(ended, op) from None
 
     def _require_done(self, reply: Reply) -> None:
         if reply.status not in PASSING:
             verdict = FAILURES.get(reply.status, Verdict.RUNTIME_ERROR)
             raise Failed(verdict, _sentence(verdict, reply.message) or f"the worker answered {reply.status.name}")
 
-    def _explained(self, ended: Ended, op: Op, limit_s: float) -> Failed:
+    def _explained(self, ended: Ended, op: Op) -> Failed:
         doing = DOING[op]
         log = printable(self.worker.log()).strip().splitlines()
         last_words = f": {log[-1][:200]}" if log else ""
         self.worker.kill()
         match ended.how:
             case "timeout" if ended.building:
-                return Failed(Verdict.COMPILE_TIMEOUT, f"the compiler was still running after {limit_s:.0f} s")
+                return Failed(Verdict.COMPILE_TIMEOUT, f"the compiler was still running after {ended.code} s")
             case "timeout":
-                return Failed(Verdict.TIMEOUT, f"no answer after {limit_s:.0f} s while {doing}")
+                return Failed(Verdict.TIMEOUT, f"no answer after {ended.code} s while {doing}")
             case "memory":
                 return Failed(Verdict.OOM, f"more host memory than allowed while {doing}")
             case "disk":

@@ -4,11 +4,13 @@ With g the oracle, e eager's output, u the unit roundoff of the output's dtype a
 inputs and weights move by u (a Monte-Carlo condition estimate, which knows of cancellation and of outputs near zero):
 
     Y    = sqrt(rms(e - g)^2 + rms(s)^2 + (u * rms(g))^2)
-    y[i] = rms(e - g) + s[i] + u * |g[i]|
+    y[i] = rms(e - g) + s[i] + u * |g[i]| + u^2 * rms(g)
 
 A candidate passes if rms(c - g) <= 16 Y and max |c - g|[i] / y[i] <= 64. There is no absolute tolerance and no share of
-elements that may be wrong. NaN and infinities must stand where eager has them; integers must be equal. Elements that
-jump when the inputs move a little (`Jumps`) may lie anywhere between the answers that were seen there.
+elements that may be wrong; u^2 is there for elements that vanish beside the others even in twice the precision, where
+eager happens to be exact: 0 for 1e-22 beside ones, as where a sigmoid saturates. NaN and infinities must stand where
+eager has them; integers must be equal. Elements that jump when the inputs move a little (`Jumps`) may lie anywhere
+between the answers that were seen there.
 """
 
 import math
@@ -208,7 +210,7 @@ def _errors(
     """Error and error in units of the yardstick, element by element; and which are of another class, if any can be."""
     g, e = yard.exact[part], yard.eager[part]
     size = (c.double() - yard.jumps.nearest(c, g, part)).abs_()
-    unit = g.abs().mul_(u).add_(yard.eager_rms + tiny)
+    unit = g.abs().mul_(u).add_(yard.eager_rms + u * u * yard.scale_rms + tiny)
     if yard.spread is not None:
         unit += yard.spread[part]
     if bool(torch.isfinite(size).all()) and bool(torch.isfinite(e).all()):

@@ -8,6 +8,7 @@ import contextlib
 import ctypes
 import importlib.util
 import json
+import math
 import mmap
 import os
 import select
@@ -92,7 +93,7 @@ class Ended(Exception):
 
     how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; or
             "restless": it cannot be stopped
-    code    exit status or signal number
+    code    exit status, signal number, or the seconds after which it was over
     building  whether a compiler was running in its tree
     """
 
@@ -297,13 +298,17 @@ class Worker:
         with contextlib.suppress(BrokenPipeError):  # it is dead; wait() will say how
             os.write(self._commands, wire.COMMAND.pack(op, slots.start, len(slots), seed, length))
 
-    def wait(self, limit_s: float, stopping: Sequence[int] = ()) -> Reply:
-        """The answer, when it comes. `stopping` are processes that are stopped at that moment: looking up the whole
-        tree takes long enough to finish a call or two after having said that all are done."""
+    def wait(self, limit_s: float, stopping: Sequence[int] = (), idle_limit_s: float = math.inf) -> Reply:
+        """The answer, when it comes.
+
+        `stopping` are processes that are stopped at that moment: looking up the whole tree takes long enough to finish
+        a call or two after having said that all are done. `idle_limit_s` is for the time in which no compiler runs.
+        """
         poll = select.poll()
         poll.register(self._replies, select.POLLIN | select.POLLHUP)
         poll.register(self._reports, select.POLLIN | select.POLLHUP)
         deadline = time.perf_counter() + limit_s
+        idle_since = time.perf_counter()
         while True:
             remaining = deadline - time.perf_counter()
             ready = {fd for fd, _ in poll.poll(max(0.0, min(remaining, 0.25)) * 1e3)}
@@ -317,9 +322,13 @@ class Worker:
             if self._replies in ready and self._reports not in ready:
                 time.sleep(0.001)  # the pipe is closed; how it ended comes at once
             if remaining <= 0:
-                raise Ended("timeout", building=self.is_building())
+                raise Ended("timeout", round(limit_s), building=self.is_building())
             if not ready:
                 self._check_use()
+                if idle_limit_s < limit_s and self.is_building():
+                    idle_since = now
+                if now - idle_since > idle_limit_s:
+                    raise Ended("timeout", round(idle_limit_s))
 
     def has_word(self) -> bool:
         """Whether an answer, or news of its end, is there to be waited for."""
@@ -487,9 +496,14 @@ COMPILERS = {
     "ptxas",
     "cudafe++",
     "ninja",
+    "gcc",
     "g++",
+    "cc",
     "c++",
+    "x86_64-linux-gn",  # names of processes have 15 letters
+    "cc1",
     "cc1plus",
+    "as",
     "clang",
     "clang++",
     "ld",

@@ -2,7 +2,6 @@
 the candidate's are fresh ones each time."""
 
 import math
-from collections.abc import Callable
 
 import torch
 
@@ -79,9 +78,9 @@ class Chances:
         """Two calls that share their random numbers; "" if none are seen to."""
         if len(self._candidate) < 2 or self._candidate[0].numel() < FEWEST_ELEMENTS:
             return ""
-        if _too_alike(_correlations, torch.stack(self._candidate), torch.stack(self._reference)):
+        if _alike(torch.stack(self._candidate), torch.stack(self._reference)):
             return "two calls use the same random numbers"
-        if self._long and _too_alike(_shifted_correlations, *self._long):
+        if self._long and _alike_when_shifted(*self._long):
             return "two calls use the same random numbers, shifted"
         self._long = self._long if self._long is None else ()  # looked at once
         return ""
@@ -91,16 +90,18 @@ def _chance(rows: torch.Tensor, reference: torch.Tensor, calls: int, elements: i
     return (rows.flatten(1)[:calls, :elements].double() - reference.flatten(1)[:calls, :elements].double()).float()
 
 
-def _too_alike(
-    correlations: Callable[[torch.Tensor], torch.Tensor], candidate: torch.Tensor, reference: torch.Tensor
-) -> bool:
+def _alike(candidate: torch.Tensor, reference: torch.Tensor) -> bool:
     """Whether two calls of the candidate are more alike than chance makes any; eager's calls tell what it makes."""
-    found, usual = _standardised(candidate), _standardised(reference)
-    if not bool(usual.any()):
-        return False  # eager's numbers are the same in each call
-    # Elements that hang together are fewer numbers than they seem.
-    deviation = max(float(correlations(usual).square().mean().sqrt()), 1 / math.sqrt(usual.shape[1]))
-    return float(correlations(found).abs().max()) > UNLIKELY * deviation
+    usual = _correlations(_standardised(reference))
+    # Elements that hang together are fewer numbers than they seem, and vary more.
+    deviation = max(float(usual.square().mean().sqrt()), 1 / math.sqrt(candidate.shape[1]))
+    return bool(usual.any()) and float(_correlations(_standardised(candidate)).abs().max()) > UNLIKELY * deviation
+
+
+def _alike_when_shifted(candidate: torch.Tensor, reference: torch.Tensor) -> bool:
+    """The same at any shift: of millions of correlations the largest is always much the same."""
+    usual = _largest_when_shifted(_standardised(reference))
+    return usual > 0 and _largest_when_shifted(_standardised(candidate)) > 2 * usual
 
 
 def _standardised(rows: torch.Tensor) -> torch.Tensor:
@@ -114,17 +115,14 @@ def _correlations(rows: torch.Tensor) -> torch.Tensor:
     return products.fill_diagonal_(0.0)
 
 
-def _shifted_correlations(rows: torch.Tensor) -> torch.Tensor:
-    """The largest of each row with each other one, one of the two shifted by any number of elements."""
+def _largest_when_shifted(rows: torch.Tensor) -> float:
+    """Of each row with each other one, one of the two shifted by any number of elements."""
     length = 2 * rows.shape[1]
     spectra = torch.fft.rfft(rows, length)
     first, second = torch.triu_indices(len(rows), len(rows), 1)
-    return torch.cat(
-        [
-            torch.fft.irfft(spectra[a] * spectra[b].conj(), length).abs().amax(1) / rows.shape[1]
-            for a, b in zip(torch.chunk(first, 16), torch.chunk(second, 16), strict=True)
-        ]
-    )
+    pairs = zip(torch.chunk(first, 16), torch.chunk(second, 16), strict=True)
+    across = (torch.fft.irfft(spectra[a] * spectra[b].conj(), length) for a, b in pairs)
+    return max(float(some.abs().max()) for some in across) / rows.shape[1]
 
 
 def _ratio(a: torch.Tensor, b: torch.Tensor) -> float:

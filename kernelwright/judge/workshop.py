@@ -78,6 +78,7 @@ class Workshop:
         contestant = self._start("candidate", self.folder, arena, poison=poison, raised=raised, keepsakes=keepsakes)
         if build:
             contestant.load_limit_s = contestant.call_limit_s = self._policy.build_limit_s
+            contestant.idle_limit_s = max(self._policy.load_limit_s, self._policy.call_limit_s)
         return self._loaded(contestant, self.folder / SOURCE / "candidate.py", "ModelNew", "plain")
 
     def unloaded_baseline(self, name: str, variant: str, arena: Arena, *, raised: bool) -> tuple[Contestant, Entry]:

@@ -160,22 +160,26 @@ def be_init(child: int, report: int) -> NoReturn:
 
 
 def wait_for(child: int, lifeline: int) -> int | None:
-    """The child's wait status; None if the judge let go first."""
+    """The child's wait status; None if the judge let go first.
+
+    Orphans that come to us meanwhile are waited for too: those who have left would otherwise use up the system's ids.
+    """
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
     poll = select.poll()
     poll.register(lifeline, select.POLLIN | select.POLLHUP)
-    timeout_ms = 50
-    try:
-        poll.register(os.pidfd_open(child), select.POLLIN)
-        timeout_ms = 60_000
-    except OSError:  # an old kernel: look at the child now and then
-        pass
+    poll.register(woken, select.POLLIN)
     while True:
-        ready = {fd for fd, _ in poll.poll(timeout_ms)}
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid == child:
-            return status
-        if lifeline in ready:
+        pid = -1
+        while pid:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == child:
+                return status
+        if lifeline in {fd for fd, _ in poll.poll()}:
             return None
+        with contextlib.suppress(BlockingIOError):
+            os.read(woken, 4096)
 
 
 def take_down(child: int) -> None:

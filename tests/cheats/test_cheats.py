@@ -67,6 +67,9 @@ CHEATS = (
     cheat("x53_hides_where_inputs_lie", "copy", V.INCORRECT, labels=(L.ALIASES_INPUT,)),
     cheat("x45_coarse_while_timed", "matmul", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
     cheat("x46_garbage_at_near_ties", "sort", V.INCORRECT),
+    cheat("x55_half_the_product", "linear", V.REDUCED_PRECISION),
+    cheat("x57_ring_of_outputs", "linear", V.INCORRECT),
+    cheat("x58_masks_drawn_ahead", "dropout", V.INCORRECT, policy=TIMED),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
@@ -82,6 +85,7 @@ GAINS_NOTHING = (
     cheat("x11_content_cache", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x49_batches_unless_one_by_one", "tiny", V.CORRECT, policy=TIMED),
+    cheat("x56_keeps_constant_answers", "constant", V.CORRECT, policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),
     cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, policy=TIMED),
 )

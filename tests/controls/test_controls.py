@@ -30,6 +30,15 @@ HONEST = (
     ("sort_with_other_rounding", "sort"),
     ("subclass_in_file", "linear"),
     ("renamed_weights", "linear"),
+    ("numpy_inside", "rectify"),
+    ("threads_that_are_joined", "linear"),
+    ("float64_inside", "linear"),
+    ("packs_when_the_version_changes", "linear"),
+    ("memory_taken_again_when_free", "linear"),
+    ("modes_of_autograd", "linear"),
+    ("winograd", "convolution"),
+    ("convolution_by_fft", "convolution"),
+    ("last_of_ties", "argmax"),
 )
 ALMOST = (
     ("batchnorm_forgets", "batchnorm"),
@@ -71,6 +80,11 @@ def test_weights_that_cannot_be_handed_over_are_made_by_the_same_seed() -> None:
     judgement = verdict_on(candidate(HERE, "weights_by_seed"), "linear")
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
     assert Label.WEIGHTS_BY_SEED in judgement.labels
+
+
+def test_random_numbers_of_its_own_generator_are_fresh_in_each_call() -> None:
+    judgement = verdict_on(candidate(HERE, "dropout_own_generator"), "dropout", TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
 
 
 @pytest.mark.parametrize(("name", "task"), [("argmax_of_ties", "argmax"), ("p08_strided_output", "rectify")])

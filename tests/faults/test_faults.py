@@ -20,6 +20,7 @@ ROOT = HERE.parent.parent
 IMPATIENT = replace(QUICK, call_limit_s=3, load_limit_s=20, build_limit_s=6)
 
 V = Verdict
+NOT_A_PASS = tuple(verdict for verdict in Verdict if verdict not in (V.CORRECT, V.JUDGE_ERROR, V.BAD_REFERENCE))
 FAULTS: tuple[tuple[str, str, tuple[Verdict, ...], str, Policy], ...] = (
     ("f01_compile_error", "rectify", (V.COMPILE_ERROR,), "undeclared_name", QUICK),
     ("f02_compiler_hangs", "rectify", (V.COMPILE_TIMEOUT,), "compiler", IMPATIENT),
@@ -38,6 +39,13 @@ FAULTS: tuple[tuple[str, str, tuple[Verdict, ...], str, Policy], ...] = (
     ("f14_floods_stdout", "rectify", (V.CORRECT,), "", QUICK),
     ("f15_fills_disk", "rectify", (V.OOM, V.RUNTIME_ERROR), "", replace(QUICK, disk_bytes=64 << 20)),
     ("f15_fills_tmp", "rectify", (V.OOM, V.RUNTIME_ERROR, V.CRASH), "", replace(QUICK, disk_bytes=64 << 20)),
+    ("f15_litters_its_folder", "rectify", (V.CORRECT,), "", QUICK),
+    ("f15_folders_in_folders", "rectify", (V.OOM,), "", QUICK),
+    ("f15_folders_that_vanish", "rectify", (V.CORRECT,), "", QUICK),
+    ("f16_cannot_be_printed", "rectify", (V.RUNTIME_ERROR,), "Unspeakable", QUICK),
+    ("f16_forged_words", "rectify", (V.CRASH,), "exit code 3", QUICK),
+    ("f16_closes_what_it_can", "rectify", (V.CRASH, V.RUNTIME_ERROR), "", QUICK),
+    ("f16_returns_twice", "rectify", NOT_A_PASS, "", IMPATIENT),
     ("b08_other_signature", "linear", (V.LOAD_ERROR,), "TypeError", QUICK),
     ("raises_in_forward", "rectify", (V.RUNTIME_ERROR,), "another shape", QUICK),
 )
@@ -49,6 +57,7 @@ def test_a_fault_gets_its_name(name: str, task: str, verdicts: tuple[Verdict, ..
     judgement = verdict_on(candidate(HERE, name), task, policy)
     assert judgement.verdict in verdicts, judgement.detail
     assert words in judgement.detail
+    assert all(char.isprintable() for char in judgement.detail), "nothing that moves a terminal's cursor"
 
 
 @pytest.mark.parametrize("kind", WRONG_TYPES)

@@ -124,3 +124,11 @@ def test_an_allowed_precision_widens_the_yardstick(matmul):
     error = float((coarse.double() - exact).square().mean().sqrt())
     yard = yardstick(eager, exact, None, None, pooled_rms=0, allowance_rms=error)
     assert score(coarse, yard).within(limits_for(torch.float32))
+
+
+def test_nothing_beside_ones_is_no_error_where_eager_is_exact():
+    """A sigmoid of 50 and -50; by way of a tanh the small ones are 0."""
+    exact = torch.tensor([1.0, 1.9e-22, 1.0, 1.9e-22], dtype=torch.float64)
+    yard = measured(exact.float(), exact)
+    assert score(torch.tensor([1.0, 0.0, 1.0, 0.0]), yard).within(limits_for(torch.float32))
+    assert not score(torch.tensor([1.0, 1e-5, 1.0, 0.0]), yard).within_loose(limits_for(torch.float32))

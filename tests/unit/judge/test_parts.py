@@ -1,6 +1,9 @@
 """Smaller parts: guard bands, seeds, provenance, distributions, rows, and precision by its error."""
 
 import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +14,11 @@ from kernelwright.judge.large import fingerprint, row_slices, rows_of, sliced
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
 from kernelwright.judge.provenance import Origin, Provenance
-from kernelwright.judge.randomness import differences
+from kernelwright.judge.randomness import Chances, differences
+from kernelwright.judge.reference import open_reference
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import kernel_names
+from kernelwright.load import Problem
 
 CPU = torch.device("cpu")
 
@@ -159,3 +164,44 @@ def test_kernel_names_are_read_from_the_sources():
     source = "template <int N> __global__ void __launch_bounds__(256) tile_sum(float* x) {} __global__ void k2(int) {}"
     text = f"S = {source!r}"
     assert kernel_names(text) == {"tile_sum", "k2"}
+
+
+def draws(masks: Callable[[int], torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Calls of a dropout on other inputs each time: by these masks, and twice by fresh ones."""
+    torch.manual_seed(0)
+    inputs = torch.rand(60, 4096)
+    fresh = (torch.rand(2, 60, 4096) > 0.3) / 0.7
+    return inputs * torch.stack([masks(call) for call in range(60)]), inputs * fresh[0], inputs * fresh[1]
+
+
+def test_masks_that_come_again_are_told_from_fresh_ones():
+    def drawn(count: int) -> torch.Tensor:
+        return (torch.rand(count, generator=torch.Generator().manual_seed(count)) > 0.3) / 0.7
+
+    bank, tape = drawn(40 * 4096).view(40, 4096), drawn(60 * 4096)
+    for masks, word in (
+        (lambda call: tape[call * 4096 :][:4096], ""),
+        (lambda call: bank[call % 40], "same random numbers"),
+        (lambda call: tape[call * 1000 :][:4096], "shifted"),
+    ):
+        chances = Chances()
+        chances.add(*draws(masks))
+        assert word in chances.repeated()
+        assert word or not chances.repeated()
+
+
+def test_inputs_that_never_change_can_be_stirred(tmp_path: Path):
+    source = (
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x, y, n): return x\n"
+        "def get_inputs():\n    return [torch.ones(8, 4), torch.eye(5) + 1, torch.arange(3)]\n"
+    )
+    still = open_reference(Problem("still", source, tmp_path / "still.py"), torch.device("cpu"))
+    stirred = replace(still, stirred=True)
+    assert all(map(torch.equal, still.draw(1), still.draw(2)))
+    (x, y, n), (x_again, y_again, n_again) = stirred.draw(1), stirred.draw(2)
+    assert not torch.equal(x, x_again)
+    assert not torch.equal(y, y_again)
+    assert torch.equal(n, n_again)
+    assert bool(((x > 0.98) & (x <= 1)).all()), "it stays within any range that ones were in"
+    assert torch.equal(y, y.T)
+    assert torch.equal(x, stirred.draw(1)[0])

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import math
 import os
 import time
 from collections.abc import Iterator
@@ -52,7 +53,7 @@ def start(zygote: Zygote, tmp_path: Path):
     os.close(memory)
 
 
-def load(worker: Worker, limit_s: float = 30.0) -> Reply:
+def load(worker: Worker, limit_s: float = 30.0, idle_limit_s: float = math.inf) -> Reply:
     brief = {
         "file": str(worker.cell.folder / "candidate.py"),
         "name": "candidate",
@@ -64,7 +65,8 @@ def load(worker: Worker, limit_s: float = 30.0) -> Reply:
         "state": [],
         "cuda_means_device": False,
     }
-    return worker.ask(Op.LOAD, limit_s, brief=brief)
+    worker.send(Op.LOAD, brief=brief)
+    return worker.wait(limit_s, idle_limit_s=idle_limit_s)
 
 
 def require(zygote: Zygote, level: str) -> None:
@@ -272,3 +274,10 @@ def test_an_exception_that_cannot_be_printed_is_still_named(start):
     reply = load(start("class Odd(Exception):\n    def __str__(self): raise ValueError\nraise Odd"))
     assert reply.status is Status.LOAD_ERROR
     assert "Odd" in reply.message
+
+
+def test_a_worker_that_hangs_without_compiling_has_less_time_than_a_compiler(start):
+    worker = start("time.sleep(1000)")
+    with pytest.raises(Ended) as ended:
+        load(worker, limit_s=600, idle_limit_s=1)
+    assert (ended.value.how, ended.value.code, ended.value.building) == ("timeout", 1, False)
