@@ -227,9 +227,6 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
     **{f"aten.{kind}1d.vec": (SIGNAL, None, (1.5,)) for kind in NEAREST},
     **{f"aten.{kind}2d.vec": (IMAGE, (9, 11), None) for kind in NEAREST},
     **{f"aten.{kind}3d.vec": (VOLUME, None, (2.0, 0.7, 3.0)) for kind in NEAREST},
-    "aten.upsample_linear1d.vec": (SIGNAL, (5,), False, None),
-    "aten.upsample_bilinear2d.vec": (IMAGE, None, False, (1.7, 2.0)),
-    "aten.upsample_trilinear3d.vec": (VOLUME, (5, 4, 9), True, None),
     "aten.nll_loss2d": (IMAGE, torch.ones(2, 6, 5, dtype=torch.int64)),
 }
 
