@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kernelwright.capture.call import Call, Translation, Value, cast, constant
 from kernelwright.ir.dtypes import int32, int64
-from kernelwright.ir.nodes import Broadcast, Gather, Iota, Map, Node, Permute, Reshape, Shape, Slice
+from kernelwright.ir.nodes import Broadcast, Gather, Iota, Map, Node, Opaque, Permute, Reshape, Shape, Slice, TensorType
 
 
 def index_selected(call: Call) -> Value:
@@ -63,22 +63,35 @@ def indexed(call: Call) -> Value:
 
 
 def rolled(call: Call) -> Value:
-    """Element i is element i - shift; what is pushed out at one end comes in at the other"""
+    """Element i is element i - shift; what is pushed out at one end comes in at the other
+
+    Along the last axis alone, neighbours stay neighbours in two pieces, which are put side by side.
+    """
     x: Node = call["self"]
-    if not x.size:
-        return None
-    if x.size >= MOST_PLACES:
+    if not x.size or x.size >= MOST_PLACES:
         return None
     if not call["dims"]:
-        flat = Reshape(x, (x.size,))
-        return Reshape(along(flat, {0: rotation(x.size, call["shifts"][0])}), x.shape)
+        return Reshape(turned_over(Reshape(x, (x.size,)), call["shifts"][0]), x.shape)
     shifts: dict[int, int] = {}
     for axis, shift in zip(call["dims"], call["shifts"], strict=True):
         shifts[axis % len(x.shape)] = shifts.get(axis % len(x.shape), 0) + shift
     moving = {axis: shift for axis, shift in shifts.items() if shift % x.shape[axis]}
-    if not moving:
-        return Map("identity", (x,))
+    if set(moving) <= {len(x.shape) - 1}:
+        return turned_over(x, moving.get(len(x.shape) - 1, 0))
     return along(x, {axis: rotation(x.shape[axis], shift) for axis, shift in moving.items()})
+
+
+def turned_over(x: Node, shift: int) -> Node:
+    """cat(the last `shift` elements of the last axis, the others)"""
+    extent = x.shape[-1]
+    shift %= extent
+    if not shift:
+        return Map("identity", (x,))
+    pieces = []
+    for begin, length in ((extent - shift, shift), (0, extent - shift)):
+        start, step = (*(0 for _ in x.shape[1:]), begin), (1,) * len(x.shape)
+        pieces.append(Slice(x, start, step, (*x.shape[:-1], length)))
+    return Opaque("aten.cat.default", (tuple(pieces), len(x.shape) - 1), (), (TensorType(x.shape, x.dtype),))
 
 
 def rotation(extent: int, shift: int) -> Node:
@@ -178,52 +191,6 @@ def spread(x: Node, shape: Shape) -> Node:
     return x if x.shape == shape else Broadcast(x, shape)
 
 
-# --- borders that repeat the inside
-
-
-def reflected(extent: int, before: int, after: int) -> Node:
-    """... 2 1 | 0 1 2 ... n-1 | n-2 n-3 ..."""
-    i = Map("abs", (shifted(extent, before, after),))
-    last = constant(extent - 1, int32)
-    return Map("sub", (last, Map("abs", (Map("sub", (last, i)),))))
-
-
-def replicated(extent: int, before: int, after: int) -> Node:
-    """... 0 0 | 0 1 2 ... n-1 | n-1 n-1 ..."""
-    i = Map("maximum", (shifted(extent, before, after), constant(0, int32)))
-    return Map("minimum", (i, constant(extent - 1, int32)))
-
-
-def circular(extent: int, before: int, after: int) -> Node:
-    """... n-2 n-1 | 0 1 2 ... n-1 | 0 1 ..."""
-    i, whole = shifted(extent, before, after), constant(extent, int32)
-    i = Map("where", (Map("lt", (i, constant(0, int32))), Map("add", (i, whole)), i))
-    return Map("where", (Map("ge", (i, whole)), Map("sub", (i, whole)), i))
-
-
-def shifted(extent: int, before: int, after: int) -> Node:
-    return Map("sub", (places(before + extent + after), constant(before, int32)))
-
-
-BORDERS = {"reflect": reflected, "replicate": replicated, "circular": circular}
-
-
-def padding(mode: str) -> Translation:
-    return lambda call: with_border(call["self"], call["padding"], mode)
-
-
-def with_border(x: Node, sides: Sequence[int], mode: str) -> Value:
-    """x with a border that repeats what is inside"""
-    rank = len(x.shape)
-    pairs = {rank - 1 - j: (sides[2 * j], sides[2 * j + 1]) for j in range(len(sides) // 2)}
-    grown = {axis: pair for axis, pair in pairs.items() if any(pair)}
-    if not x.size or mode not in BORDERS or any(min(pair) < 0 for pair in grown.values()):
-        return None
-    if not grown:
-        return Map("identity", (x,))
-    return along(x, {axis: BORDERS[mode](x.shape[axis], *pair) for axis, pair in sorted(grown.items())})
-
-
 INDEXED: Mapping[str, Translation] = {
     "aten.index_select": index_selected,
     "aten.embedding": embedded,
@@ -233,6 +200,4 @@ INDEXED: Mapping[str, Translation] = {
     "aten.index.Tensor": indexed,
     "aten.roll": rolled,
     "aten.one_hot": one_hot,
-    **{f"aten.reflection_pad{rank}d": padding("reflect") for rank in (1, 2, 3)},
-    **{f"aten.replication_pad{rank}d": padding("replicate") for rank in (1, 2, 3)},
 }

@@ -44,7 +44,10 @@ def nearest_place(call: Call, axis: int, exact: bool) -> Node:
 
 
 def linear(call: Call) -> Value:
-    """The mean of the two neighbours along each axis, weighted by how near they are"""
+    """The mean of the two neighbours along each axis, weighted by how near they are
+
+    In the table it is not: which device runs it says whether a kernel of ours should (`plan/resampled.py`).
+    """
     x: Node = call["input"]
     if not x.size or not call.type.shape[-1] or call.type.dtype.kind != "float":
         return None
@@ -112,7 +115,4 @@ def rounded(value: float, dtype: DType) -> float:
 RESAMPLING: Mapping[str, Translation] = {
     **{f"aten.upsample_nearest{rank}d.vec": nearest(exact=False) for rank in (1, 2, 3)},
     **{f"aten._upsample_nearest_exact{rank}d.vec": nearest(exact=True) for rank in (1, 2, 3)},
-    "aten.upsample_linear1d.vec": linear,
-    "aten.upsample_bilinear2d.vec": linear,
-    "aten.upsample_trilinear3d.vec": linear,
 }

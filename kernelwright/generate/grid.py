@@ -264,6 +264,7 @@ def work_of(region: Region, grid: Grid) -> Work:
         alignments=tuple(sorted({n for n in starts if n})),
         bytes_moved=region.bytes_moved,
         operands=sum(is_turned(a) for a in grid.loads) if grid.walk == "tiles" else len(grid.loads) + len(grid.sources),
+        picked=len(grid.sources) - len(picked_in_vectors(region, grid)),
     )
 
 

@@ -176,7 +176,9 @@ class Writer:
 
     def place_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         terms = self.bound_terms(bound, column)
-        terms += [term for text, stride in zip(index, bound.picks, strict=True) for term in offsets(text, stride)]
+        terms += [
+            term for text, stride in zip(index, bound.picks, strict=True) for term in offsets(text, stride, "int64_t")
+        ]
         return sum_of([*terms, str(bound.offset)] if bound.offset else terms)
 
     def lane_stride(self, bound: Bound) -> int:
@@ -258,7 +260,8 @@ class Writer:
     def pick(self, node: Gather, index: Sequence[str], column: str) -> str:
         """The element that is picked, or those of all lanes; outside, what a Gather gives there."""
         _, access = self.picked[node]
-        places = [term for text, stride in zip(index, access.picks, strict=True) for term in offsets(text, stride)]
+        kind = "int64_t" if access.layout.buffer.elements >= 2**31 else "int"
+        places = [t for text, stride in zip(index, access.picks, strict=True) for t in offsets(text, stride, kind)]
         place = " + ".join([*self.terms(access, column), *places]) or "0"
         pointer = f"a.{self.pointers[access.layout.buffer.name][1]}"
         in_vector = access in self.in_vectors
@@ -586,9 +589,9 @@ def needed_for(region: Region, roots: Sequence[Node]) -> set[Node]:
     return found
 
 
-def offsets(index: str, stride: int) -> list[str]:
-    """index * stride, in 64 bits."""
-    return [] if stride == 0 else [f"int64_t({index})" if stride == 1 else f"int64_t({index}) * {stride}"]
+def offsets(index: str, stride: int, kind: str) -> list[str]:
+    """index * stride in this type: gathers of a CPU take as many numbers of 32 bits again as of 64."""
+    return [] if stride == 0 else [f"{kind}({index})" if stride == 1 else f"{kind}({index}) * {stride}"]
 
 
 def is_within(index: Node, extent: int) -> bool:

@@ -19,6 +19,7 @@ from kernelwright.ir.nodes import (
     Iota,
     Map,
     Node,
+    Opaque,
     Param,
     Permute,
     Reduce,
@@ -27,6 +28,7 @@ from kernelwright.ir.nodes import (
     Slice,
     View,
 )
+from kernelwright.plan.fuse import users_of
 from kernelwright.plan.layouts import base_of, dense_groups, guarded_layout, reshape_strides
 from kernelwright.plan.steps import Buffer, Layout, contiguous
 from kernelwright.simplify.motion import gathered_through
@@ -36,15 +38,65 @@ from kernelwright.simplify.views import Block, blocks
 SMALL = 2**31
 
 
+# With so many neighbours in a row, a kernel walks over the elements as they were before the Reshape.
+LONG_ROW = 16
+
+
 def read_by_index(graph: Graph) -> Graph:
-    """The graph as kernels can read it: what they would need a copy of, they pick element by element."""
+    """The graph as kernels can read it: what they would need a copy of, they pick, or walk over in its own order."""
+    pointwise = only_stored(graph)
     done: dict[Node, Node] = {}
     for node in graph.nodes():
         operands = tuple(done[x] for x in node.operands)
-        if isinstance(node, (Map, Reduce)):
-            operands = tuple(picked(x) or x for x in operands)
-        done[node] = node if operands == node.operands else node.rebuild(operands)
+        current = node if operands == node.operands else node.rebuild(operands)
+        if isinstance(current, Map) and node in pointwise:
+            current = before_reshape(current) or current
+        if isinstance(current, (Map, Reduce)):
+            current = current.rebuild(tuple(picked(x) or x for x in current.operands))
+        done[node] = current
     return graph.map(lambda n: done[n])
+
+
+def only_stored(graph: Graph) -> set[Node]:
+    """The Maps that end up in memory without meeting a reduction: only Maps come between."""
+    users = users_of(graph)
+    found: set[Node] = set()
+    for node in reversed(graph.nodes()):
+        readers = [user for user in users[node] if not isinstance(user, Opaque)]
+        if isinstance(node, Map) and node.shape and all(user in found for user in readers):
+            found.add(node)
+    return found
+
+
+def before_reshape(n: Map) -> Node | None:
+    """f(reshape(x), y)  ->  reshape(f(x, y in the shape of x))  where x has long rows that only its own shape has"""
+    shape = next((a.x.shape for a in n.args if isinstance(a, Reshape) and has_long_rows(a)), None)
+    if shape is None:
+        return None
+    args = [a if not a.shape else reshaped_back(a, shape) for a in n.args]
+    return None if None in args else Reshape(Map(n.fn, tuple(a for a in args if a is not None), n.to), n.shape)
+
+
+def has_long_rows(view: Reshape) -> bool:
+    """It is stuck, but what it reshapes is not, and has neighbours along its last axis; or is a result of such."""
+    base = base_of(view)
+    if not view.size or isinstance(base, (Const, Iota)) or not view.x.shape or view.x.shape[-1] < LONG_ROW:
+        return False
+    if isinstance(view.x, Map):
+        return any(isinstance(a, View) and not is_plain(Reshape(a, view.shape)) for a in view.x.args if a.shape)
+    inside = guarded_layout(view.x, {base: assumed(base)})
+    return isinstance(inside, Layout) and inside.strides[-1] == 1 and not is_plain(view)
+
+
+def is_plain(view: View) -> bool:
+    base = base_of(view)
+    return isinstance(base, (Const, Iota)) or isinstance(guarded_layout(view, {base: assumed(base)}), Layout)
+
+
+def reshaped_back(x: Node, shape: Shape) -> Node | None:
+    """The operand in the shape before, if strides can express it there."""
+    back = x.x if isinstance(x, Reshape) and x.x.shape == shape else Reshape(x, shape)
+    return back if not isinstance(back, View) or is_plain(back) else None
 
 
 def picked(x: Node) -> Node | None:

@@ -29,6 +29,7 @@ from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
 from kernelwright.plan.opened import opened
 from kernelwright.plan.placement import Placement
+from kernelwright.plan.resampled import resampled
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
 from kernelwright.plan.tiles import with_reductions
@@ -37,15 +38,16 @@ from kernelwright.plan.units import Unit, made_by
 
 def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
-    graph, origins = opened(prepared(graph), routes.own)
+    graph, origins = opened(prepared(graph, routes.resample), routes.own)
     reducing = frozenset(node for node, routed in origins.items() if routed in routes.reducing)
     units = ordered(graph, with_reductions(units_of(graph, frozenset(origins)), graph, reducing))
     return Placement(graph, units, routes, origins).placed()
 
 
-def prepared(graph: Graph) -> Graph:
+def prepared(graph: Graph, resample: bool = True) -> Graph:
     """The graph as it is planned: routes name nodes of this one."""
-    return spread_cheap_values(read_by_index(with_copied_parts(with_stable_updates(graph))))
+    whole = with_stable_updates(resampled(graph) if resample else graph)
+    return spread_cheap_values(read_by_index(with_copied_parts(whole)))
 
 
 def with_stable_updates(graph: Graph) -> Graph:

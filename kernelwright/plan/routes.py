@@ -15,6 +15,7 @@ class Routes:
     precision         what kernels of ours may round operands to: "reference" (as accurate as the original), "ieee"
                       (float32's own operations), "tf32", "bf16" or "fp16" (so many bits)
     tf32_convolutions whether PyTorch's flags allow TF32 in convolutions: then `reference` asks for no more of them
+    resample          linear interpolation is ours; PyTorch does it faster on a CPU
     strict_weights    no weight is packed ahead: each call sees it as it is then, however it was written
     """
 
@@ -24,6 +25,7 @@ class Routes:
     tf32_convolutions: bool = False
     strict_weights: bool = False
     reducing: frozenset[Node] = frozenset()
+    resample: bool = True
 
 
 LIBRARY_ONLY = Routes()

@@ -36,6 +36,11 @@ class Buffer:
     def nbytes(self) -> int:
         return math.prod(self.shape) * self.dtype.itemsize
 
+    @property
+    def elements(self) -> int:
+        """How many there are from the first to the last, gaps included."""
+        return 1 + sum((n - 1) * abs(s) for n, s in zip(self.shape, self.strides, strict=True))
+
 
 @dataclass(frozen=True, slots=True)
 class Guard:

@@ -63,13 +63,14 @@ def choose_routes(
 
     In channels-last order the library may compute in TF32 what it would not otherwise: never under `ieee`.
     """
-    ready = prepared(graph)
+    resample = device.kind == "cuda"
+    ready = prepared(graph, resample)
     precision = "tf32" if precision == "reference" and tf32_in_products() else precision
     turned = faster_in_channels_last(ready, device, budget_s, settings) if precision != "ieee" else frozenset[Node]()
     wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
-        return Routes(frozenset(), turned, precision)
-    every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights)
+        return Routes(frozenset(), turned, precision, resample=resample)
+    every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights, resample)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
     return with_joined(replace(every, own=ours), graph, device)
 

@@ -30,7 +30,7 @@ struct SumDeviationsAdd {
         Operands<N> x;
         x.place_weight = kw::load<N>(a.place_weight + int64_t(i1) * 768 + column);
         const auto tokens = a.tokens[row];
-        x.token_weight_at = uint64_t(tokens) < 30522 ? kw::load<N>(a.token_weight + column + int64_t(tokens) * 768) : kw::fill<N>(float(kw::bits_float(0x7fc00000u)));
+        x.token_weight_at = uint64_t(tokens) < 30522 ? kw::load<N>(a.token_weight + column + int(tokens) * 768) : kw::fill<N>(float(kw::bits_float(0x7fc00000u)));
         return x;
     }
 

@@ -1,6 +1,6 @@
 // --- generated: one struct a kernel
 
-// y: 42 functions, cast -> cast -> add -> mul -> sub -> ... -> add -> mul -> add -> leaky_relu
+// y: 44 functions, cast -> cast -> add -> mul -> sub -> ... -> add -> mul -> add -> leaky_relu
 struct MulAddLeakyRelu {
     using Index = int;
     static constexpr int64_t rows = 32768, columns = 128;
@@ -20,28 +20,30 @@ struct MulAddLeakyRelu {
         const float t2 = t1 + 0.5f;
         const float t3 = t2 * 0.5f;
         const float t4 = t3 - 0.5f;
-        const float t5 = kw::relu(t4);
+        const float t5 = kw::maximum(t4, 0.0f);
         const float t6 = kw::floor(t5);
         const int32_t t7 = kw::cast<int32_t>(t6);
-        const int32_t t8 = kw::hardtanh(t7, 0, 63);
-        const int32_t t30 = t8 + 1;
-        const int32_t t31 = kw::minimum(t30, 63);
+        const int32_t t8 = kw::maximum(t7, 0);
+        const int32_t t9 = kw::minimum(t8, 63);
+        const int32_t t32 = t9 + 1;
+        const int32_t t33 = kw::minimum(t32, 63);
         KW_LANES for (int i = 0; i < N; ++i) {
-            const int32_t t12 = kw::cast<int32_t>(x.iota_2[i]);
-            const float t13 = kw::cast<float>(t12);
-            const float t14 = t13 + 0.5f;
-            const float t15 = t14 * 0.5f;
-            const float t16 = t15 - 0.5f;
-            const float t17 = kw::relu(t16);
-            const float t18 = kw::floor(t17);
-            const int32_t t19 = kw::cast<int32_t>(t18);
-            const int32_t t20 = kw::hardtanh(t19, 0, 63);
-            x.x_at[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t8) * 64 + int64_t(t20)];
-            const int32_t t25 = t20 + 1;
-            const int32_t t26 = kw::minimum(t25, 63);
-            x.x_at_2[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t8) * 64 + int64_t(t26)];
-            x.x_at_3[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t31) * 64 + int64_t(t20)];
-            x.x_at_4[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int64_t(t31) * 64 + int64_t(t26)];
+            const int32_t t13 = kw::cast<int32_t>(x.iota_2[i]);
+            const float t14 = kw::cast<float>(t13);
+            const float t15 = t14 + 0.5f;
+            const float t16 = t15 * 0.5f;
+            const float t17 = t16 - 0.5f;
+            const float t18 = kw::maximum(t17, 0.0f);
+            const float t19 = kw::floor(t18);
+            const int32_t t20 = kw::cast<int32_t>(t19);
+            const int32_t t21 = kw::maximum(t20, 0);
+            const int32_t t22 = kw::minimum(t21, 63);
+            x.x_at[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int(t9) * 64 + int(t22)];
+            const int32_t t27 = t22 + 1;
+            const int32_t t28 = kw::minimum(t27, 63);
+            x.x_at_2[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int(t9) * 64 + int(t28)];
+            x.x_at_3[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int(t33) * 64 + int(t22)];
+            x.x_at_4[i] = a.x[int64_t(i0) * 131072 + int64_t(i1) * 4096 + int(t33) * 64 + int(t28)];
         }
         return x;
     }
@@ -56,38 +58,40 @@ struct MulAddLeakyRelu {
         const float t2 = t1 + 0.5f;
         const float t3 = t2 * 0.5f;
         const float t4 = t3 - 0.5f;
-        const float t5 = kw::relu(t4);
+        const float t5 = kw::maximum(t4, 0.0f);
         const float t6 = kw::floor(t5);
         const int32_t t7 = kw::cast<int32_t>(t6);
-        const int32_t t8 = kw::hardtanh(t7, 0, 63);
-        const float t9 = kw::cast<float>(t8);
-        const float t10 = t5 - t9;
-        const float t11 = 1.0f - t10;
+        const int32_t t8 = kw::maximum(t7, 0);
+        const int32_t t9 = kw::minimum(t8, 63);
+        const float t10 = kw::cast<float>(t9);
+        const float t11 = t5 - t10;
+        const float t12 = 1.0f - t11;
         kw::Vec<float, N> y;
         KW_LANES for (int i = 0; i < N; ++i) {
-            const int32_t t12 = kw::cast<int32_t>(x.iota_2[i]);
-            const float t13 = kw::cast<float>(t12);
-            const float t14 = t13 + 0.5f;
-            const float t15 = t14 * 0.5f;
-            const float t16 = t15 - 0.5f;
-            const float t17 = kw::relu(t16);
-            const float t18 = kw::floor(t17);
-            const int32_t t19 = kw::cast<int32_t>(t18);
-            const int32_t t20 = kw::hardtanh(t19, 0, 63);
-            const float t21 = kw::cast<float>(t20);
-            const float t22 = t17 - t21;
-            const float t23 = 1.0f - t22;
-            const float t24 = t23 * x.x_at[i];
-            const float t27 = t22 * x.x_at_2[i];
-            const float t28 = t24 + t27;
-            const float t29 = t11 * t28;
-            const float t32 = t23 * x.x_at_3[i];
-            const float t33 = t22 * x.x_at_4[i];
-            const float t34 = t32 + t33;
-            const float t35 = t10 * t34;
-            const float t36 = t29 + t35;
-            const float t37 = kw::leaky_relu(t36, 0.1f);
-            y[i] = t37;
+            const int32_t t13 = kw::cast<int32_t>(x.iota_2[i]);
+            const float t14 = kw::cast<float>(t13);
+            const float t15 = t14 + 0.5f;
+            const float t16 = t15 * 0.5f;
+            const float t17 = t16 - 0.5f;
+            const float t18 = kw::maximum(t17, 0.0f);
+            const float t19 = kw::floor(t18);
+            const int32_t t20 = kw::cast<int32_t>(t19);
+            const int32_t t21 = kw::maximum(t20, 0);
+            const int32_t t22 = kw::minimum(t21, 63);
+            const float t23 = kw::cast<float>(t22);
+            const float t24 = t18 - t23;
+            const float t25 = 1.0f - t24;
+            const float t26 = t25 * x.x_at[i];
+            const float t29 = t24 * x.x_at_2[i];
+            const float t30 = t26 + t29;
+            const float t31 = t12 * t30;
+            const float t34 = t25 * x.x_at_3[i];
+            const float t35 = t24 * x.x_at_4[i];
+            const float t36 = t34 + t35;
+            const float t37 = t11 * t36;
+            const float t38 = t31 + t37;
+            const float t39 = kw::leaky_relu(t38, 0.1f);
+            y[i] = t39;
         }
         kw::store<N>(a.y + int64_t(i0) * 655360 + int64_t(i1) * 16384 + int64_t(i2) * 128 + column, y);
     }
@@ -115,7 +119,7 @@ struct FmodGatherLeakyRelu {
             const int32_t t3 = kw::cast<int32_t>(x.iota_2[i]);
             const int32_t t4 = kw::trunc_divide(t3, 2);
             const int32_t t5 = kw::fmod(t3, 2);
-            x.skip_at[i] = a.skip[int64_t(i0) * 131072 + int64_t(i1) * 16384 + int64_t(t1) * 64 + int64_t(t2) * 8192 + int64_t(t4) + int64_t(t5) * 4096];
+            x.skip_at[i] = a.skip[int64_t(i0) * 131072 + int64_t(i1) * 16384 + int(t1) * 64 + int(t2) * 8192 + int(t4) + int(t5) * 4096];
         }
         return x;
     }

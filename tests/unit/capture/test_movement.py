@@ -13,7 +13,8 @@ from kernelwright.ir.interpret import interpret
 from kernelwright.ir.nodes import Graph, Node, Opaque, walk
 from kernelwright.load import Problem
 from kernelwright.load.instantiate import instantiate
-from kernelwright.plan import Library, plan
+from kernelwright.plan import Library, Routes, plan
+from kernelwright.plan.resampled import LINEAR
 from kernelwright.plan.steps import Materialise
 from kernelwright.simplify import simplify
 from tests.movement import CASES, EXACT, SOURCE
@@ -21,9 +22,9 @@ from tests.movement import CASES, EXACT, SOURCE
 PROBLEM = Problem("movement", SOURCE, Path("movement.py"))
 NUMBERS = {name: number for number, name in enumerate(CASES)}
 
-# A table is copied to the device; what follows a product is a kernel of its own only where the product is PyTorch's.
-COPIED = frozenset(("a_list",))
-WITH_A_PRODUCT = frozenset(("product_and_embedding",))
+# A table is copied to the device; a concatenation that is reshaped before it is used is put together by PyTorch; and so
+# is a product computed, unless it is routed to a kernel of ours.
+LEFT = frozenset(("a_list", "roll_flat", "product_and_embedding"))
 
 
 @cache
@@ -56,15 +57,22 @@ def test_the_graph_means_what_the_model_computes(name: str) -> None:
             torch.testing.assert_close(got, wanted, rtol=2e-6, atol=8e-6)
 
 
+def test_linear_resampling_is_left_to_pytorch_where_the_routes_say_so() -> None:
+    graph = Graph(captured().inputs, (captured().outputs[NUMBERS["bilinear"]],), (), 0)
+    calls = [step for step in plan(simplify(graph), Routes(resample=False)).steps if isinstance(step, Library)]
+    assert [step.node.target for step in calls if isinstance(step.node, Opaque)] == ["aten.upsample_bilinear2d.vec"]
+
+
 def calls_in(node: Node) -> list[str]:
     return [n.target for n in walk((node,)) if isinstance(n, Opaque)]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_of_it_is_left_to_pytorch(name: str) -> None:
-    """But for concatenations, which kernels write part by part: no call is left when it is planned."""
+    """But for concatenations, which kernels write part by part, and linear resampling, which is opened when it is
+    planned: then no call is left."""
     output = simplified().outputs[NUMBERS[name]]
-    assert set(calls_in(output)) <= {"aten.cat.default"}
+    assert set(calls_in(output)) <= {"aten.cat.default", *LINEAR}
     alone = plan(simplify(Graph(captured().inputs, (captured().outputs[NUMBERS[name]],), (), 0)))
     left = [step for step in alone.steps if isinstance(step, (Library, Materialise))]
-    assert bool(left) == (name in COPIED | WITH_A_PRODUCT)
+    assert bool(left) == (name in LEFT)

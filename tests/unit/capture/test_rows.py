@@ -31,7 +31,7 @@ PLACES = torch.tensor([3, 0, 2])
 NEAREST = ("upsample_nearest", "_upsample_nearest_exact")
 
 # Rows that say an operator in the words of another one, which stays a call until it is planned.
-REWORDED = frozenset(("aten.stack", "aten.hstack", "aten.vstack"))
+REWORDED = frozenset(("aten.stack", "aten.hstack", "aten.vstack", "aten.roll"))
 
 # The arguments of each operator where they are not just X, or X and Y.
 ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
@@ -224,15 +224,9 @@ ARGUMENTS: Mapping[str, tuple[Any, ...]] = {
     "aten.take": (X, PLACES - 4),
     "aten.index.Tensor": (X, [PLACES % 2, None, PLACES - 4]),
     "aten.one_hot": (PLACES, 5),
-    **{f"aten.{kind}_pad1d": (SIGNAL, (2, 3)) for kind in ("reflection", "replication")},
-    **{f"aten.{kind}_pad2d": (IMAGE, (1, 0, 3, 2)) for kind in ("reflection", "replication")},
-    **{f"aten.{kind}_pad3d": (VOLUME, (1, 2, 0, 1, 1, 1)) for kind in ("reflection", "replication")},
     **{f"aten.{kind}1d.vec": (SIGNAL, None, (1.5,)) for kind in NEAREST},
     **{f"aten.{kind}2d.vec": (IMAGE, (9, 11), None) for kind in NEAREST},
     **{f"aten.{kind}3d.vec": (VOLUME, None, (2.0, 0.7, 3.0)) for kind in NEAREST},
-    "aten.upsample_linear1d.vec": (SIGNAL, (5,), False, None),
-    "aten.upsample_bilinear2d.vec": (IMAGE, None, False, (1.7, 2.0)),
-    "aten.upsample_trilinear3d.vec": (VOLUME, (5, 4, 9), True, None),
     "aten.nll_loss2d": (IMAGE, torch.ones(2, 6, 5, dtype=torch.int64)),
 }
 
