@@ -97,7 +97,7 @@ def identifier(name: str) -> str:
 
 
 # What the generated functions call their own parameters and temporaries.
-TEMPORARY = re.compile(r"[aeipqxy]|[ity]\d+|tile|level|product")
+TEMPORARY = re.compile(r"[aeipqrsxy]|[ijty]\d+|tile|level|product|rows?|columns?|depth|line")
 
 
 def local(name: str) -> str:

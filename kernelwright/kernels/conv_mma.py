@@ -33,6 +33,8 @@ MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
 OTHER_REGISTERS = 48
 MOST_REGISTERS = 240
+# What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
+REDUCING_REGISTERS = 32
 
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and addresses and loads of the loop leave this.
 MMA_SHARE = 0.62 * 0.75
@@ -178,7 +180,8 @@ def registers(config: Config, shape: ConvShape) -> int:
     sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
     held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
-    return OTHER_REGISTERS + sums * halves(config) + held + ahead
+    reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
+    return OTHER_REGISTERS + sums * halves(config) + held + ahead + reducing
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:

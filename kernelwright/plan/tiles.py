@@ -162,7 +162,8 @@ def pools_result(rows: Unit, core: Unit) -> bool:
     assert core.core is not None
     rank = len(core.core.shape)
     side_by_side = window.stride == window.window and set(window.dilation) == {1} and min(window.axes) >= 2
-    return side_by_side and rows.shape == window.shape and rows.axes == tuple(range(rank, len(rows.shape)))
+    places = [axis for axis in range(rank, len(rows.shape)) if rows.shape[axis] > 1]
+    return side_by_side and rows.shape == window.shape and set(places) <= set(rows.axes) and min(rows.axes) >= rank
 
 
 def in_windows(core: Unit, rows: Unit, users: Users, ends: Set[Node]) -> list[Unit]:

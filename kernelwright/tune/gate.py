@@ -46,12 +46,12 @@ def expected(kernel: Kernel, tensors: Mapping[str, Any]) -> list[Any]:
                     values[part] = MEANING[type(part)](part, values).to(device)
         values[node] = MEANING[type(node)](node, values)
         if node is core.node and region.window:
-            values[node] = MEANING[Windows](windows_of(node, region.window), values)
+            values[node] = MEANING[Windows](windows_of(node, region.window), values).reshape(region.shape)
     return [values[node].reshape(layout.shape) for node, layout in region.stores]
 
 
 def windows_of(given: Node, sizes: Shape) -> Windows:
-    """Windows of these sizes side by side, as the region has them: axes of size 1 are not looked through."""
+    """Windows of these sizes side by side. The region may have axes of extent 1 besides."""
     axes = tuple(axis for axis, size in enumerate(sizes, 2) if size > 1)
     window = tuple(size for size in sizes if size > 1)
     return Windows(given, axes, window, window, (1,) * len(axes))

@@ -130,6 +130,13 @@ def test_what_only_the_last_phase_needs_is_loaded_there() -> None:
     assert text.index("kw::load<N>(a.x1 + column)") > text.index("State<1, N>& s")
 
 
+@pytest.mark.parametrize("name", ["r", "s", "columns", "x", "t1", "j0"])
+def test_an_operand_may_be_called_like_a_variable_of_the_kernel(name: str) -> None:
+    x, late = leaf(0, (64, 100)), Input(name, 1, (64, 100), float32, contiguous((64, 100)))
+    text = text_of(Map("mul", (softmax(x, (1,)), late)))
+    assert f"const auto {name}_ = kw::load<N>(a.{name} + row * columns + column);" in text
+
+
 def test_what_belongs_to_a_row_is_loaded_and_computed_once_a_row() -> None:
     x, scale = leaf(0, (64, 100)), leaf(1, (64, 1))
     text = text_of(Reduce("sum", Map("mul", (x, Broadcast(scale, x.shape))), (1,)))
