@@ -3,7 +3,8 @@
     python benchmarks/cpu_reductions.py [WORD ...] --out results.jsonl
 
 A word picks the problems whose names contain it. All contestants run in one process, in rounds A B C C B A,
-so that what else the machine does hits all alike; wall-clock time of one call. `least` are ratios of the least times,
+so that what else the machine does hits all alike; wall-clock time of one call, on all cores. With --busy, for a machine
+that others use at the same time: one thread, and the time that it ran. `least` are ratios of the least times,
 `median` of the medians. One row of JSON a problem, with device, versions, commit and command; a table last.
 """
 
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,8 @@ from kernelwright.tune.routes import choose_routes, without_losers
 BARS = {"eager": 1.5, "compile": 1.0}
 
 ELEMENTS = 1 << 24
+
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,12 +140,16 @@ def run(everything: list[Case], script: str) -> None:
     parser.add_argument("words", nargs="*")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--busy", action="store_true")
     options = parser.parse_args()
     device = resolve("cpu")
+    if options.busy:
+        torch.set_num_threads(1)
+    clock = time.thread_time if options.busy else time.perf_counter
     cases = [c for c in everything if not options.words or any(word in c.name for word in options.words)]
     rows = []
     for case in cases:
-        row = {**measured(case, device, options.rounds), "environment": environment(device, script)}
+        row = {**measured(case, device, options.rounds, clock), "environment": environment(device, script)}
         rows.append(row)
         print(line_of(row), file=sys.stderr, flush=True)
         if options.out is not None:
@@ -150,7 +158,7 @@ def run(everything: list[Case], script: str) -> None:
     table(rows)
 
 
-def measured(case: Case, device: Device, rounds: int) -> dict[str, Any]:
+def measured(case: Case, device: Device, rounds: int, clock: Clock) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{case.name}.py"
         path.write_text(case.text)
@@ -167,7 +175,7 @@ def measured(case: Case, device: Device, rounds: int) -> dict[str, Any]:
         warnings.filterwarnings("error", message="ModelNew runs")  # a call it was planned for
         error = errors(problem, instance, new, "cpu")
         contestants = {"eager": instance.model, "compile": torch.compile(instance.model), "ours": new}
-        times = timed(contestants, instance.inputs, rounds)
+        times = timed(contestants, instance.inputs, rounds, clock)
     return {
         "problem": case.name,
         "forward": case.forward,
@@ -193,7 +201,7 @@ def optimized(problem: Problem, device: Device) -> tuple[str, list[str]]:
     return emit(generate(planned, choices, device), problem), [str(row.choice) for row in tuned]
 
 
-def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> dict[str, list[float]]:
+def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int, clock: Clock) -> dict[str, list[float]]:
     """Milliseconds of single calls: each round calls all of them, then all in the other order."""
     for model in contestants.values():
         for _ in range(2):
@@ -201,9 +209,9 @@ def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> 
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(rounds):
         for name in (*contestants, *reversed(contestants)):
-            begin = time.perf_counter()
+            begin = clock()
             result = contestants[name](*inputs)
-            times[name].append((time.perf_counter() - begin) * 1e3)
+            times[name].append((clock() - begin) * 1e3)
             del result
     return times
 

@@ -11,7 +11,7 @@ from kernelwright.device import Device
 from kernelwright.ir.nodes import Conv, Graph, Node
 from kernelwright.plan import Convolution, Kernel
 from kernelwright.settings import Settings
-from kernelwright.tune.measure import clock_of, pass_after_us
+from kernelwright.tune.measure import TYPICAL, clock_of, pass_after_us
 from kernelwright.tune.store import TuningKey, tuning_store
 
 # Turning the operands around is part of what is measured; the kernel that turns the result back is not. It costs less
@@ -62,7 +62,7 @@ def library_conv_us(kernel: Kernel, device: Device) -> float:
     with torch.no_grad():
         for _ in range(2):
             run()
-        return statistics.median(clock(run) for _ in range(ROUNDS)) + pass_after_us(kernel, device)
+        return TYPICAL[device.kind]([clock(run) for _ in range(ROUNDS)]) + pass_after_us(kernel, device)
 
 
 def geometry_text(conv: Conv) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -41,8 +41,14 @@ FEWEST_ROUNDS = 3
 HOPELESS = 1.3
 
 
+# What stands for the times of one config. What else a CPU does only ever adds to them: the least is the kernel's own.
+TYPICAL: Mapping[str, Callable[[Sequence[float]], float]] = {"cuda": statistics.median, "cpu": min}
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
+    """A config and its time: the median of several, on a CPU the least."""
+
     choice: Choice
     median_us: float
 
@@ -51,17 +57,16 @@ def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings:
     """Every config that builds, on random data, in interleaved rounds, so that drift hits all alike."""
     sources = [source_of(kernel, choice) for choice in choices]
     if device.kind == "cuda" and not all(isinstance(choice, (Config, TileConfig)) for choice in choices):
-        return rounds(choices, product_runs(kernel, choices, device, settings), cuda_clock(device))
+        return rounds(choices, product_runs(kernel, choices, device, settings), device)
     launch = launch_of("run", [kernel], {kernel.name: choices[0]})
     pointers = tensors_of(launch.pointers, device)
     if device.kind == "cuda":
-        return rounds(choices, cuda_runs(sources, pointers, device, settings), cuda_clock(device))
-    return rounds(choices, cpu_runs(sources, pointers, settings), wall_clock)
+        return rounds(choices, cuda_runs(sources, pointers, device, settings), device)
+    return rounds(choices, cpu_runs(sources, pointers, settings), device)
 
 
-def rounds(
-    choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None], clock: Callable[[Callable[[], None]], float]
-) -> list[Trial]:
+def rounds(choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None], device: Device) -> list[Trial]:
+    clock, typical = clock_of(device), TYPICAL[device.kind]
     alive = {i: run for i, run in enumerate(runs) if run is not None}
     times: dict[int, list[float]] = {i: [] for i in alive}
     for run in alive.values():
@@ -71,11 +76,11 @@ def rounds(
         for i, run in alive.items():
             times[i].append(clock(run))
         if number + 1 == FEWEST_ROUNDS:
-            best = min(statistics.median(t) for t in times.values()) if times else 0.0
-            alive = {i: run for i, run in alive.items() if statistics.median(times[i]) <= HOPELESS * best}
+            best = min(typical(t) for t in times.values()) if times else 0.0
+            alive = {i: run for i, run in alive.items() if typical(times[i]) <= HOPELESS * best}
         if number + 1 >= FEWEST_ROUNDS and all(sum(times[i]) >= ENOUGH_S * 1e6 for i in alive):
             break
-    return [Trial(choices[i], statistics.median(t)) for i, t in times.items() if t]
+    return [Trial(choices[i], typical(t)) for i, t in times.items() if t]
 
 
 def wall_clock(run: Callable[[], None]) -> float:
@@ -219,7 +224,7 @@ def library_us(kernel: Kernel, device: Device) -> float:
         for _ in range(WARM_UPS):
             run()
         samples = [clock(run) for _ in range(5)]
-    return statistics.median(samples) + pass_after_us(kernel, device)
+    return TYPICAL[device.kind](samples) + pass_after_us(kernel, device)
 
 
 def pass_after_us(kernel: Kernel, device: Device) -> float:

@@ -70,7 +70,7 @@ def choose_routes(
     wanted = frozenset(n for n in ready.nodes() if may_be_ours(n, device))
     if not wanted:
         return Routes(frozenset(), turned, precision, resample=resample)
-    every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights, resample)
+    every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights, resample=resample)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
     return with_joined(replace(every, own=ours), graph, device)
 

@@ -12,6 +12,13 @@
 #include <immintrin.h>
 #endif
 
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)  // GCC 12 and clang
+#define KW_EVERY_OTHER(a, b) \
+    __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30)
+#endif
+#endif
+
 namespace kw::conv_rows {
 
 // A build fixes these; the generated file writes such a struct. Space has three axes; those not there have extent 1.
@@ -45,23 +52,35 @@ KW_DEVICE Lanes multiply_add(float a, Lanes x, Lanes sum) {
 #endif
 }
 
-// The inputs that 16 neighbouring outputs see of one tap, the first at `place`; 0 where there is none.
-template <class C, bool inside> KW_DEVICE Lanes load_tap(const float* row, int64_t place) {
+KW_DEVICE Lanes load_lanes(const float* p) {
+    Lanes x;
+    __builtin_memcpy(&x, p, sizeof x);
+    return x;
+}
+
+// 16 inputs from `place` on, `step` apart; 0 where there is none.
+template <class C, bool inside, int64_t step> KW_DEVICE Lanes load_inputs(const float* row, int64_t place) {
+    if constexpr (inside && step == 1) return load_lanes(row + place);
     alignas(64) float x[lanes];
-    if constexpr (inside && C::stride_w == 1) {
-        __builtin_memcpy(x, row + place, sizeof x);
-    } else if constexpr (inside) {
-        KW_LANES for (int i = 0; i < lanes; ++i) x[i] = row[place + i * C::stride_w];
+    if constexpr (inside) {
+        KW_LANES for (int i = 0; i < lanes; ++i) x[i] = row[place + i * step];
     } else {
         const int first = int(place);
         KW_LANES for (int i = 0; i < lanes; ++i) {
-            const int at = first + i * int(C::stride_w);
+            const int at = first + i * int(step);
             x[i] = at >= 0 && at < int(C::x_w) ? row[at] : 0.0f;
         }
     }
-    Lanes y;
-    __builtin_memcpy(&y, x, sizeof y);
-    return y;
+    return load_lanes(x);
+}
+
+// The inputs that 16 neighbouring outputs see of one tap, the first at `place`.
+template <class C, bool inside> KW_DEVICE Lanes load_tap(const float* row, int64_t place) {
+#ifdef KW_EVERY_OTHER
+    if constexpr (C::stride_w == 2)
+        return KW_EVERY_OTHER((load_inputs<C, inside, 1>(row, place)), (load_inputs<C, inside, 1>(row, place + lanes)));
+#endif
+    return load_inputs<C, inside, C::stride_w>(row, place);
 }
 
 // Neighbouring results of one output channel: 16, or the `width` that are left of a row.
@@ -127,7 +146,8 @@ KW_DEVICE void convolve_block(const Row& r, const typename Epilogue::Args& args,
 // All columns of a row: in the middle `vectors` at a time, at its ends one.
 template <class C, class Epilogue, int block>
 KW_DEVICE void convolve_outputs(const Row& r, const typename Epilogue::Args& args, int64_t output) {
-    constexpr int64_t last_tap = (C::kernel_w - 1) * C::dilation_w - C::padding_w;
+    // Of every other input, the last that is loaded is not needed.
+    constexpr int64_t last_tap = (C::kernel_w - 1) * C::dilation_w - C::padding_w + (C::stride_w == 2);
     const auto reads_inside = [](int64_t w, int64_t width) {
         return w * C::stride_w >= C::padding_w && (w + width - 1) * C::stride_w + last_tap < C::x_w;
     };
