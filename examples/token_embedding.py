@@ -14,7 +14,7 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(width)
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        places = torch.arange(tokens.shape[1])
+        places = torch.arange(tokens.shape[1], device=tokens.device)
         return self.norm(self.token(tokens) + self.place(places))
 
 

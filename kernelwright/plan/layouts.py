@@ -16,10 +16,12 @@ def base_of(node: Node) -> Node:
 
 
 def layout_of(node: Node, places: Mapping[Node, Buffer]) -> Layout | None:
-    """Where a node's elements lie, through its views down to a buffer, all of them in memory; None if strides cannot
-    say it."""
+    """Where a node's elements lie, through its views down to a buffer, all of them in memory none from its end; None
+    if such strides cannot say it."""
     layout = guarded_layout(node, places)
-    return None if isinstance(layout, View) or layout.guards or isinstance(layout.buffer.source, Iota) else layout
+    if isinstance(layout, View) or isinstance(layout.buffer.source, Iota):
+        return None
+    return layout if layout.is_plain else None
 
 
 def guarded_layout(node: Node, places: Mapping[Node, Buffer]) -> Layout | View:

@@ -50,6 +50,7 @@ from kernelwright.plan.steps import (
 )
 from kernelwright.plan.tiles import window_sizes
 from kernelwright.plan.units import Unit
+from kernelwright.simplify.ownership import is_backwards
 from kernelwright.simplify.views import squeezed
 
 BATCH_NORM = "aten._native_batch_norm_legit_functional.default"
@@ -284,19 +285,20 @@ class Placement:
         return matrix
 
     def load(self, x: Node, shape: tuple[int, ...], guarded: bool = False) -> Layout:
-        """Where a kernel reads x. What strides cannot express is copied first, and borders too unless it minds them."""
+        """Where a kernel reads x. What strides cannot express is copied first; so are borders and what is read from its
+        end, unless the kernel minds them."""
         if isinstance(base_of(x), Const) and x not in self.places:
             self.materialise(x)  # a product's operand is in memory, even one made of a number
-        while isinstance(layout := guarded_layout(x, self.places), View) or (layout.guards and not guarded):
-            self.materialise(layout if isinstance(layout, View) else self.outermost_border(x))
+        while isinstance(layout := guarded_layout(x, self.places), View) or not (layout.is_plain or guarded):
+            self.materialise(layout if isinstance(layout, View) else self.outermost_special(x))
         if not layout.shape:
             return Layout(layout.buffer, shape, (0,) * len(shape), layout.offset)
         return layout
 
-    def outermost_border(self, x: Node) -> Node:
-        """With this in memory, x has no guards. What is seen of it may be repeated many times over."""
+    def outermost_special(self, x: Node) -> Node:
+        """With this in memory, x is plain. What is seen of it may be repeated many times over."""
         chain, _ = views_of(x, self.places)
-        return next(view for view in reversed(chain) if isinstance(view, Pad))
+        return next(view for view in reversed(chain) if isinstance(view, Pad) or is_backwards(view))
 
     def is_stored(self, node: Node) -> bool:
         """Somebody needs it who does not compute it as well: the caller, PyTorch, or another kernel."""

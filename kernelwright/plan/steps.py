@@ -66,6 +66,11 @@ class Layout:
     fill: bool | int | float = 0
 
     @property
+    def is_plain(self) -> bool:
+        """Every element is in memory, and none is read from the end: what PyTorch, and a product's operand, can be."""
+        return not self.guards and all(stride >= 0 for stride in self.strides)
+
+    @property
     def touched_bytes(self) -> int:
         """The distinct bytes that reading every element fetches; windows that overlap see one more than once."""
         if isinstance(self.buffer.source, Iota):

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from kernelwright.load import Instance, at_home, instantiate, load
 
@@ -56,6 +57,7 @@ def test_an_example_depends_on_its_seed(path: Path) -> None:
 def test_an_example_is_big_enough_to_show_fusion_and_small_enough_for_a_laptop(path: Path) -> None:
     instance = instantiate(load(path), 0, "meta")
     elements = sum(value.numel() for value in instance.inputs if isinstance(value, torch.Tensor))
+    elements += sum(module.weight.numel() for module in instance.model.modules() if isinstance(module, nn.Embedding))
     assert 2**18 <= elements <= 2**25
 
 
