@@ -8,7 +8,6 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
-    Gather,
     Graph,
     Group,
     Input,
