@@ -462,6 +462,8 @@ class Contestant:
         log = printable(self.worker.log()).strip().splitlines()
         last_words = f": {log[-1][:200]}" if log else ""
         self.worker.kill()
+        if not self.worker.root_pid:  # no code of the candidate has run
+            return Failed(Verdict.JUDGE_ERROR, f"no worker process could be started{last_words}")
         match ended.how:
             case "timeout" if ended.building:
                 return Failed(Verdict.COMPILE_TIMEOUT, f"the compiler was still running after {ended.code} s")
