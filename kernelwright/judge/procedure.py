@@ -52,7 +52,7 @@ from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import check_cuda_sources
 from kernelwright.judge.stillness import Stillness, kernel_probe
-from kernelwright.judge.timing import Plan, plan_batches, run_once
+from kernelwright.judge.timing import BaselineFailed, Plan, plan_batches, run_once
 from kernelwright.judge.verdict import Errors, Failed, Judgement, Label, Verdict
 from kernelwright.judge.verification import Course
 from kernelwright.judge.workshop import Arena, Workshop, open_arena, open_workshop
@@ -387,7 +387,8 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     with contextlib.ExitStack() as outer:
         arena = slow.arena or outer.enter_context(open_arena(case, 1 if case.large else slow.plan.slots))
         starting_s = 0.0
-        for restart in range(policy.restarts):
+        restart = 0
+        while restart < policy.restarts:
             more = policy.restarts - restart
             if not time_for_restart(restart, end_s - time.perf_counter(), starting_s):
                 budget.skipped["restarts"] = f"{more} of {policy.restarts}: no time left"
@@ -400,16 +401,14 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
                 starting_s = watch.lap()
                 until = time.perf_counter() + share_of_restart(end_s - time.perf_counter(), starting_s, more)
                 part = (restart / policy.restarts, 1 / policy.restarts)
-                run_once(
-                    contestants,
-                    course,
-                    slow.plan,
-                    seeds,
-                    samples,
-                    until,
-                    hearing.busy,
-                    lambda done, part=part: hearing.report("time", part[0] + done * part[1]),  # type: ignore[misc]
-                )
+                heard = lambda done, part=part: hearing.report("time", part[0] + done * part[1])
+                try:
+                    run_once(contestants, course, slow.plan, seeds, samples, until, hearing.busy, heard)
+                except BaselineFailed as failed:  # once more without it
+                    notes.evidence["left_out"][failed.name] = failed.why
+                    kept.pop(failed.name, None)
+                    continue
+                restart += 1
                 notes.labels |= labels_from_process(contestants[CANDIDATE], hearing.text) - {Label.NO_CUSTOM_KERNEL}
     floor = floor_us(needed_bytes(case), case.device)
     notes.clocked = summarise(samples, [name for name in baselines if name not in notes.evidence["left_out"]], floor)
@@ -436,8 +435,9 @@ def _ready_in_time(hearing: Hearing, slow: SlowStarters, limit_s: float) -> dict
     """Those of the slow starters that are ready; the others are left out, and the record says why."""
     left_out = hearing.notes.evidence.setdefault("left_out", {})
     ready = {}
+    end_s = time.perf_counter() + limit_s
     for name, beginning in slow.begun.items():
-        why = beginning.wait(limit_s)
+        why = beginning.wait(end_s - time.perf_counter())
         if why:
             left_out[name] = why
         else:

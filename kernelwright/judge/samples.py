@@ -199,7 +199,8 @@ def speed_of(speedup: Interval, noise: float) -> Speed:
         return Speed.FASTER
     if speedup.high < 1 / margin:
         return Speed.SLOWER
-    width = math.log(speedup.high / speedup.low) / 2
+    # An interval is no narrower than the noise: few turns may agree by chance.
+    width = max(math.log(speedup.high / speedup.low) / 2, noise)
     if width > (WIDE if abs(math.log(speedup.median)) > NEARLY_ONE else VERY_WIDE):
         return Speed.INCONCLUSIVE
     return Speed.SAME

@@ -28,7 +28,7 @@ from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.verification import Course, verify, verify_in_place
 
-__all__ = ["Plan", "plan_batches", "rounds_that_fit", "run_once"]
+__all__ = ["BaselineFailed", "Plan", "plan_batches", "rounds_that_fit", "run_once"]
 
 SINGLES = 2  # batches of one call in each round: what makes the first call after waking slower
 # In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
@@ -124,14 +124,24 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
     return turns
 
 
+class BaselineFailed(Exception):
+    """A baseline that can be done without has failed while it was timed."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(name, why)
+        self.name, self.why = name, why
+
+
 @contextlib.contextmanager
 def _blaming(name: str) -> Iterator[None]:
-    """What a baseline does is not the candidate's fault."""
+    """What a baseline does is not the candidate's fault; without eager there is nothing to compare with."""
     try:
         yield
     except Failed as failed:
         if name == CANDIDATE:
             raise
+        if name not in ("eager", AGAIN):
+            raise BaselineFailed(name, f"{failed.verdict} while it was timed: {failed.detail}") from failed
         raise Failed(Verdict.JUDGE_ERROR, f"the baseline {name} failed: {failed.verdict}, {failed.detail}") from failed
 
 
