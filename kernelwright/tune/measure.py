@@ -33,9 +33,10 @@ from kernelwright.settings import Settings
 from kernelwright.tune.gate import is_right
 
 WARM_UPS = 2
-ENOUGH_S = 0.02  # a config is timed until this long has been spent on it, in rounds with the others
+# A config is timed until this long has been spent on it, in rounds with the others; others disturb a CPU more.
+ENOUGH_S = {"cuda": 0.02, "cpu": 0.1}
 MOST_ROUNDS = 25
-FEWEST_ROUNDS = 3
+FEWEST_ROUNDS = {"cuda": 3, "cpu": 5}
 
 # A config this much slower than the best after the first rounds is not timed further.
 HOPELESS = 1.3
@@ -67,6 +68,7 @@ def measure(kernel: Kernel, choices: Sequence[Choice], device: Device, settings:
 
 def rounds(choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None], device: Device) -> list[Trial]:
     clock, typical = clock_of(device), TYPICAL[device.kind]
+    fewest, enough_us = FEWEST_ROUNDS[device.kind], ENOUGH_S[device.kind] * 1e6
     alive = {i: run for i, run in enumerate(runs) if run is not None}
     times: dict[int, list[float]] = {i: [] for i in alive}
     for run in alive.values():
@@ -75,10 +77,10 @@ def rounds(choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None],
     for number in range(MOST_ROUNDS):
         for i, run in alive.items():
             times[i].append(clock(run))
-        if number + 1 == FEWEST_ROUNDS:
+        if number + 1 == fewest:
             best = min(typical(t) for t in times.values()) if times else 0.0
             alive = {i: run for i, run in alive.items() if typical(times[i]) <= HOPELESS * best}
-        if number + 1 >= FEWEST_ROUNDS and all(sum(times[i]) >= ENOUGH_S * 1e6 for i in alive):
+        if number + 1 >= fewest and all(sum(times[i]) >= enough_us for i in alive):
             break
     return [Trial(choices[i], typical(t)) for i, t in times.items() if t]
 

@@ -72,11 +72,25 @@ Found<Body, phase, lanes> reduce_span(const typename Body::Args& args, int64_t r
     return left;
 }
 
+// kw: reduce_short
+// A row of few whole vectors, each known when this is compiled.
+template <typename Body, int phase, int lanes, typename Row>
+KW_DEVICE Found<Body, phase, lanes> reduce_short(const typename Body::Args& args, int64_t row, const Row& r) {
+    typename Body::template State<phase, lanes> wide;
+    wide.clear();
+#pragma GCC unroll 8
+    for (int64_t column = 0; column < Body::columns; column += lanes)
+        Body::step(args, row, column, Body::template load<lanes>(args, row, column), r, wide);
+    return wide.folded();
+}
+
 // kw: reduce_columns
 // All columns of a row, or of `lanes` rows; with a grain, shared by threads in pieces that do not depend on their number.
 template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
 KW_DEVICE Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_t row, const Row& r) {
-    if constexpr (Body::columns <= chunk) {
+    if constexpr (!Body::across && Body::columns <= 8 * lanes && Body::line % lanes == 0) {
+        return reduce_short<Body, phase, lanes>(args, row, r);
+    } else if constexpr (Body::columns <= chunk) {
         return reduce_chunk<Body, phase, lanes>(args, row, 0, Body::columns, r);
     } else if constexpr (grain == 0) {
         return reduce_span<Body, phase, lanes, chunk>(args, row, 0, Body::columns, r);
