@@ -27,6 +27,7 @@ LEAST_TRIALS_FEW = 3
 LEAST_COSINE, LENGTHS = 0.5, 4.0
 MOST_FAILED, MOST_PASSED = 8, 4  # trials looked at: a bound on the work that no clock sets
 ODD_CLASSES = 0.01  # share of elements that overflow here and not there
+ODD_OVERFLOWS = 0.5  # of the candidate's overflows, that the emulation does not share
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,9 @@ def _matches(c: torch.Tensor, r: torch.Tensor, g: torch.Tensor, yard: Yardstick,
     odd = torch.isfinite(c) != torch.isfinite(r)
     if not float(odd.double().mean()) <= ODD_CLASSES:
         return False
+    overflown = torch.isfinite(g) & ~torch.isfinite(c)
+    if bool(overflown.any()) and float(torch.isfinite(r)[overflown].double().mean()) > ODD_OVERFLOWS:
+        return False  # few as they may be, they are what is wrong, and the emulation does not have them
     seen = torch.isfinite(c) & torch.isfinite(r) & torch.isfinite(g)
     off, length, gap = (c.double() - g)[seen], (r - g)[seen], (c.double() - r)[seen]
     if not off.numel():

@@ -93,3 +93,11 @@ def test_noise_of_the_right_size_is_not_called_reduced_precision(relative: float
 
 def test_a_missing_product_is_not_called_reduced_precision():
     assert named(PRODUCT, (64, 64), lambda a, b: a[:, :-1] @ b[:-1], 6) == ""
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_nan_in_a_right_answer_is_not_called_reduced_precision(seed: int):
+    def with_nan(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return (a @ b).index_put((torch.tensor(seed), torch.tensor(3)), torch.tensor(float("nan")))
+
+    assert named(PRODUCT, (32, 32), with_nan, seed, families=1) == ""
