@@ -11,6 +11,7 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
+    Gather,
     Graph,
     Input,
     Map,
@@ -106,6 +107,8 @@ def words_of(node: Node) -> Iterator[str]:
             yield from ("reduce", node.fn)
         case Scan():
             yield "scan"
+        case Gather():
+            yield "gather"
         case Windows():
             yield "windows"
         case Map(fn=fn) if any(isinstance(x, Reduce) for operand in node.operands for x in near(operand)):

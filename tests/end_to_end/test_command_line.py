@@ -87,7 +87,7 @@ def test_a_wrong_candidate_is_said_to_be_wrong_where(problem: Path, tmp_path: Pa
         ("import no_such_module_anywhere\n", 2, "no_such_module_anywhere"),
         ("class Model(:\n", 2, "strange.py:1"),
         (PROBLEM.format(returned="{'y': x}"), 5, "dict"),
-        (PROBLEM.format(returned="x if x.sum() > 0 else -x"), 5, "data"),
+        (PROBLEM.format(returned="x if x.sum() > 0 else -x"), 5, "depends on values"),
     ],
     ids=["no model", "a failing import", "a syntax error", "a dict", "control flow"],
 )
