@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,6 +91,14 @@ def private_caches(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             os.environ[name] = before[name]
         else:
             del os.environ[name]
+
+
+@pytest.fixture(autouse=True)
+def same_random_tensors() -> None:
+    """Each test draws the same tensors on every run, by whatever came before it."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session")

@@ -53,7 +53,7 @@ def test_a_product_with_its_epilogue_is_right(tmp_path: Path, name: str) -> None
     library.run0(*(ctypes.c_void_p(tensors[b.name].data_ptr()) for b in launch.pointers))
     exact = eval(body, {"torch": torch}, {f"x{i}": x.double() for i, x in enumerate(inputs)})  # the text of forward()
     result = tensors[launch.allocations[0].name].reshape(exact.shape)
-    torch.testing.assert_close(result.double(), exact, rtol=2e-6, atol=2e-6)
+    torch.testing.assert_close(result.double(), exact, rtol=1e-5, atol=1e-5)  # sums of up to 100 numbers
 
 
 def test_infinities_go_through_as_they_do_in_float32(tmp_path: Path) -> None:
