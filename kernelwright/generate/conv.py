@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -12,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 from kernelwright.device import Device
 from kernelwright.generate.gemm import UINT8, EpilogueWriter, launcher_name, pointer_text, vector_of
 from kernelwright.generate.grid import Access, Grid, merged_axes
-from kernelwright.generate.literals import camel, identifier
+from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.pointwise import Writer, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
@@ -214,8 +213,7 @@ def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
     call = f"{launcher}({', '.join(operands)}, {arguments}, stream)"
-    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
-    needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
+    needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
     template, words = module.HEADERS[-1], module.arithmetic(choice, shape)
     return Source(kernel, shape, choice, formula, struct, template, call, tuple(sorted(needs)), words)
 
@@ -261,8 +259,7 @@ def rows_source(kernel: Kernel, choice: conv_rows.Config) -> Source:
     struct = f"{writer.struct(body, formula_of(kernel.region))}\n\n{conv_rows.entry(name, choice, shape)}"
     operands = f"{pointer_text(core.x)}, {pointer_text(core.weight)}"
     call = f"kw::conv_rows::convolve<{name}_Config, {body}>({operands}, {{{', '.join(writer.arguments)}}})"
-    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
-    needs = tuple(sorted({*names, *conv_rows.HEADERS}))
+    needs = tuple(sorted({*names_in(struct), *conv_rows.HEADERS}))
     words = conv_rows.arithmetic(choice, shape)
     return Source(kernel, shape, choice, formula_of(kernel.region), struct, "conv_rows", call, needs, words)
 

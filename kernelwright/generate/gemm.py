@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import partial
 from typing import Any, Protocol
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Grid, merged_axes
-from kernelwright.generate.literals import camel, identifier, local
+from kernelwright.generate.literals import camel, identifier, local, names_in
 from kernelwright.generate.pointwise import RowsWriter, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
@@ -94,8 +93,7 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
     workspace = "".join(identifier(b.name) for b in extra.scratch) or "nullptr"
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     call = f"{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
-    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
-    needs = {*names, *module.HEADERS, "OnDevice", "addressed"}
+    needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
     formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, gemm)
     return Source(kernel, gemm, choice, formula, struct, template, call, tuple(sorted(needs)), words)
 
@@ -251,8 +249,7 @@ def small_source(kernel: Kernel, choice: gemm_small.Config) -> Source:
     sides = [pointer_text(matrix.layout) for matrix in ((core.a, core.w) if choice.few_is_a else (core.w, core.a))]
     arguments = f"{', '.join(sides)}, {{{', '.join(writer.arguments)}}}"
     call = f"kw::gemm_small::multiply<{launcher}_Config, {body}>({arguments})"
-    names = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct)}
-    needs = tuple(sorted({*names, *gemm_small.HEADERS}))
+    needs = tuple(sorted({*names_in(struct), *gemm_small.HEADERS}))
     words = gemm_small.arithmetic(choice, gemm)
     return Source(kernel, gemm, choice, formula_of(kernel.region), struct, "gemm_small", call, needs, words)
 

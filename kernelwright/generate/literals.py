@@ -19,6 +19,11 @@ CPP_KEYWORDS = frozenset(
 )
 
 
+def names_in(text: str) -> set[str]:
+    """The parts of our headers that C++ text uses: what it calls in kw, our macros, and integers of a fixed width."""
+    return {*re.findall(r"\bkw::(\w+)", text), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", text)}
+
+
 def literal(value: bool | int | float, dtype: DType) -> str:
     """The value as C++ reads it back, to the bit."""
     if dtype.kind == "bool":

@@ -16,7 +16,7 @@ from kernelwright.generate.grid import (
     uniform_nodes,
     work_of,
 )
-from kernelwright.generate.literals import camel, identifier, literal, local
+from kernelwright.generate.literals import camel, identifier, literal, local, names_in
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import DType
@@ -49,7 +49,7 @@ def pointwise_source(kernel: Kernel, choice: PointwiseConfig) -> Source:
     stream = ", stream" if template != "pointwise" or isinstance(choice, Config) else ""
     call = f"kw::{template}<{camel(kernel.name)}, {parameters}>({{{', '.join(writer.arguments)}}}{stream})"
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
-    needs = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct), template, *on_host}
+    needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of(region, grid), choice, formula, struct, template, call, tuple(sorted(needs)))
 
 

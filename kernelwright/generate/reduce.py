@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
-from kernelwright.generate.literals import camel, identifier, literal, local
+from kernelwright.generate.literals import camel, identifier, literal, local, names_in
 from kernelwright.generate.phases import Phases, phases_of
 from kernelwright.generate.pointwise import LANES, LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
 from kernelwright.generate.program import Source
@@ -562,7 +562,7 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
         struct += "\n\n" + config_struct(f"{name}Config", choice, sum(b.nbytes for b in extra.scratch))
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
-    needs = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct), template, *on_host}
+    needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
 
 

@@ -7,13 +7,12 @@ scan of the same stage: one scan of another is in the next.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound, Grid, merged_axes
-from kernelwright.generate.literals import camel, identifier, literal
+from kernelwright.generate.literals import camel, identifier, literal, names_in
 from kernelwright.generate.pointwise import LONGEST_FORMULA, RowsWriter, map_formula, spelled, unwrapped
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
@@ -332,7 +331,7 @@ def scan_source(kernel: Kernel, choice: ScanConfig) -> Source:
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
     stream = "" if isinstance(choice, CpuConfig) else ", stream"
     call = f"kw::{template}<{name}, {parameters(choice, work)}>({{{', '.join(writer.arguments)}}}, {workspace}{stream})"
-    needs = {*re.findall(r"\bkw::(\w+)", struct), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", struct), template, *on_host}
+    needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work, choice, formula, struct, template, call, tuple(sorted(needs)))
 
 
