@@ -33,11 +33,9 @@ from kernelwright.device import Device, resolve
 from kernelwright.emit import emit
 from kernelwright.generate import generate
 from kernelwright.load import Problem, at_home, instantiate, load
-from kernelwright.plan import plan
+from kernelwright.pipeline import chosen
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
-from kernelwright.tune import tune
-from kernelwright.tune.routes import choose_routes, without_losers
 
 # What issue 7 asks of each: so many times as fast as eager and as torch.compile.
 BARS = {"eager": 1.5, "compile": 1.0}
@@ -192,12 +190,7 @@ def optimized(problem: Problem, device: Device) -> tuple[str, list[str]]:
     """The emitted file, and the config of each of its kernels."""
     settings = read_settings()
     graph = simplify(capture(problem))
-    routes = choose_routes(graph, device, 20.0, settings)
-    planned = plan(graph, routes)
-    choices, tuned = tune(planned, device, 30.0, settings)
-    if (better := without_losers(routes, planned, tuned, device.present)) != routes:
-        planned = plan(graph, better)
-        choices, tuned = tune(planned, device, 30.0, settings)
+    planned, choices, tuned = chosen(graph, device, 30.0, settings)
     return emit(generate(planned, choices, device), problem), [str(row.choice) for row in tuned]
 
 

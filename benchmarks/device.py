@@ -31,11 +31,9 @@ from kernelwright.device import Device, resolve
 from kernelwright.emit import emit
 from kernelwright.generate import generate
 from kernelwright.load import Problem, at_home, instantiate, load
-from kernelwright.plan import plan
+from kernelwright.pipeline import chosen
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
-from kernelwright.tune import tune
-from kernelwright.tune.routes import choose_routes, without_losers
 
 FLUSH_BYTES = 256 << 20
 
@@ -71,12 +69,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     begin = time.perf_counter()
     graph = simplify(capture(problem))
     settings = read_settings()
-    routes = choose_routes(graph, device, 20.0, settings)
-    planned = plan(graph, routes)
-    choices, tuned = tune(planned, device, 30.0, settings)
-    if (better := without_losers(routes, planned, tuned, device.present)) != routes:
-        planned = plan(graph, better)
-        choices, tuned = tune(planned, device, 30.0, settings)
+    planned, choices, tuned = chosen(graph, device, 30.0, settings)
     program = generate(planned, choices, device)
     source = emit(program, problem)
     optimize_s = time.perf_counter() - begin

@@ -47,11 +47,11 @@ from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, g
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.load import at_home, instantiate, load
+from kernelwright.pipeline import chosen
 from kernelwright.plan import Kernel, Plan, plan
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
-from kernelwright.tune import tune
-from kernelwright.tune.routes import choose_routes, without_losers
+from kernelwright.tune.routes import choose_routes
 from kernelwright.tune.tune import floor_of, short_list
 
 HEADERS = Path(__file__).resolve().parents[1] / "kernelwright" / "kernels" / "cuda"
@@ -218,14 +218,11 @@ def made(path: Path, folder: Path, precision: str, tuned: bool) -> Made:
     device, settings = resolve("cuda"), read_settings()
     problem = load(path)
     graph = simplify(capture(problem))
-    routes = choose_routes(graph, device if tuned else replace(device, present=False), 0.0, settings, precision)
-    planned = plan(graph, routes)
-    choices = default_choices(planned, device)
     if tuned:
-        choices, rows = tune(planned, device, 30.0, settings)
-        if (better := without_losers(routes, planned, rows)) != routes:
-            planned = plan(graph, better)
-            choices, _ = tune(planned, device, 30.0, settings)
+        planned, choices, _ = chosen(graph, device, 30.0, settings, precision)
+    else:
+        planned = plan(graph, choose_routes(graph, replace(device, present=False), 0.0, settings, precision))
+        choices = default_choices(planned, device)
     program = generate(planned, choices, device)
     file = folder / f"{path.stem}_new.py"
     file.write_text(emit(program, problem))

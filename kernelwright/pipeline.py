@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,11 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from torch import nn
+
+    from kernelwright.ir.nodes import Graph
+    from kernelwright.kernels.choices import Choice
+    from kernelwright.plan import Plan
+    from kernelwright.tune.tune import Tuned
 
 Progress = Callable[[str, float], None]
 
@@ -66,19 +72,8 @@ def optimize(
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
     tuning_s = budget_s * TUNING_SHARE
     wanted = (policy.precision if policy else precision, strict_weights)
-    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, *wanted))
-    planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
+    planned, choices, tuned = chosen(graph, target, tuning_s, settings, *wanted, stages)
     refuse_if_nothing_to_do(problem, planned.kernels)
-    choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
-    better = without_losers(routes, planned, tuned, target.present)
-    if routes.reducing and target.present:
-        apart = stages.run("plan", lambda: plan(graph, replace(routes, reducing=frozenset())))
-        _, rows = stages.run("tune", lambda: tune(apart, target, tuning_s, settings, progress))
-        better = settled(routes, (planned, tuned), (apart, rows), target.present)
-    if better != routes:
-        planned = stages.run("plan", lambda: plan(graph, better), lambda made: plan_text(made, target))
-        refuse_if_nothing_to_do(problem, planned.kernels)
-        choices, tuned = stages.run("tune", lambda: tune(planned, target, tuning_s, settings, progress))
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
     source = stages.run("emit", lambda: emit(program, problem), str)
     result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
@@ -90,6 +85,33 @@ def optimize(
         # Not sanitized: our own tests do that to these kernels, and `check` does it here.
         policy = Policy(budget_s=judging_s, precision=precision, sanitize=False)
     return judged(result, policy, stages, progress)
+
+
+def chosen(
+    graph: Graph,
+    target: Device,
+    tuning_s: float,
+    settings: Settings,
+    precision: str = "reference",
+    strict_weights: bool = False,
+    stages: Stages | None = None,
+) -> tuple[Plan, dict[str, Choice], tuple[Tuned, ...]]:
+    """The plan that measuring leaves, and a config for each of its kernels."""
+    stages = stages or Stages(None)
+    text = partial(plan_text, device=target)
+    tuned_for = partial(tune, device=target, budget_s=tuning_s, settings=settings, progress=stages.progress)
+    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, precision, strict_weights))
+    planned = stages.run("plan", lambda: plan(graph, routes), text)
+    choices, tuned = stages.run("tune", lambda: tuned_for(planned))
+    better = without_losers(routes, planned, tuned, target.present)
+    if routes.reducing and target.present:
+        apart = stages.run("plan", lambda: plan(graph, replace(routes, reducing=frozenset())))
+        _, rows = stages.run("tune", lambda: tuned_for(apart))
+        better = settled(routes, (planned, tuned), (apart, rows), target.present)
+    if better != routes:
+        planned = stages.run("plan", lambda: plan(graph, better), text)
+        choices, tuned = stages.run("tune", lambda: tuned_for(planned))
+    return planned, choices, tuned
 
 
 def judged(result: Result, policy: Policy, stages: Stages, progress: Progress | None) -> Result:
