@@ -99,15 +99,17 @@ def chosen(
     """The plan that measuring leaves, and a config for each of its kernels."""
     stages = stages or Stages(None)
     text = partial(plan_text, device=target)
-    tuned_for = partial(tune, device=target, budget_s=tuning_s, settings=settings, progress=stages.progress)
-    routes = stages.run("route", lambda: choose_routes(graph, target, tuning_s, settings, precision, strict_weights))
+    # With no time to measure, the cost model decides, as it does for a device that is not here.
+    known = target if tuning_s > 0 else replace(target, present=False)
+    tuned_for = partial(tune, device=known, budget_s=tuning_s, settings=settings, progress=stages.progress)
+    routes = stages.run("route", lambda: choose_routes(graph, known, tuning_s, settings, precision, strict_weights))
     planned = stages.run("plan", lambda: plan(graph, routes), text)
     choices, tuned = stages.run("tune", lambda: tuned_for(planned))
-    better = without_losers(routes, planned, tuned, target.present)
-    if routes.reducing and target.present:
+    better = without_losers(routes, planned, tuned, known.present)
+    if routes.reducing and known.present:
         apart = stages.run("plan", lambda: plan(graph, replace(routes, reducing=frozenset())))
         _, rows = stages.run("tune", lambda: tuned_for(apart))
-        better = settled(routes, (planned, tuned), (apart, rows), target.present)
+        better = settled(routes, (planned, tuned), (apart, rows), known.present)
     if better != routes:
         planned = stages.run("plan", lambda: plan(graph, better), text)
         choices, tuned = stages.run("tune", lambda: tuned_for(planned))

@@ -4,13 +4,33 @@ Each stage may use the time up to a share of the whole. A step is begun only if 
 budget is then overrun by a wrong guess about one step, never by a stage. What is left out is said in the record.
 """
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-__all__ = ["SHARES", "Budget", "Share", "Stopwatch", "share_of_restart", "time_for_restart"]
+__all__ = ["SHARES", "Budget", "Share", "Stopwatch", "WorkClock", "share_of_restart", "time_for_restart"]
 
 # By the end of each stage, the share of the whole that may be spent. Timing gets what is left, a third at least.
 SHARES = {"examine": 0.42, "variants": 0.48, "doubt": 0.58, "sanitize": 0.68, "time": 1.0}
+
+
+class WorkClock:
+    """Seconds, without those in which we waited for our turn at a device: they are nobody's work."""
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
+        self._waited_s = 0.0
+
+    def __call__(self) -> float:
+        return self._clock() - self._waited_s
+
+    @contextlib.contextmanager
+    def stopped(self) -> Iterator[None]:
+        began = self._clock()
+        try:
+            yield
+        finally:
+            self._waited_s += self._clock() - began
 
 
 class Budget:

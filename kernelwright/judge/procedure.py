@@ -5,7 +5,8 @@ build     import it, construct it, call it once; compilers run here             
 examine   families of inputs against the float64 oracle, guard bands, repeatability             fresh worker
 doubt     wrong answers, made up for this problem, through the same trials                      this process
 sanitize  one call under compute-sanitizer, on a GPU                                            fresh worker
-time      batches of calls, interleaved with the baselines, every output verified               fresh workers
+start     the candidate and the baselines, each with its weights, called once                   fresh workers
+time      batches of calls, interleaved with the baselines, every output verified               the same
 """
 
 import contextlib
@@ -21,7 +22,7 @@ from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
 from kernelwright.judge import channel_cuda, wire
 from kernelwright.judge.beginning import Beginning
-from kernelwright.judge.budget import Budget, Share, Stopwatch, share_of_restart, time_for_restart
+from kernelwright.judge.budget import Budget, Share, Stopwatch, WorkClock, share_of_restart, time_for_restart
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
 from kernelwright.judge.case import Case, free_bytes, open_case
 from kernelwright.judge.cell import RAISED, niceness, set_niceness
@@ -71,6 +72,7 @@ COMPILE_LIMIT_S = 180.0
 # Long beside what waking a worker takes, which on a busy machine differs from turn to turn by a millisecond; and short
 # beside a restart, which needs many turns: one that is disturbed must not decide.
 BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.02
+SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
 
 FORBIDDEN_WORDS = {
     Label.MUTATES_INPUTS: "forward writes into its inputs and the reference does not",
@@ -132,8 +134,14 @@ class Hearing:
     text: Facts
     notes: Notes
     roots: Roots
-    report: Progress
+    listener: Progress
     busy: bool
+    clock: WorkClock = field(default_factory=WorkClock)
+
+    def report(self, phase: str, share: float) -> None:
+        """Whoever listens may let us wait until a device is ours: the budget does not run meanwhile."""
+        with self.clock.stopped():
+            self.listener(phase, share)
 
 
 def _judge(
@@ -191,7 +199,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
         slow_starters = _begin_slow_starters(hearing, stack) if policy.timing else None
         hearing.report("build", 0.0)
         _build(hearing)
-        budget = Budget(policy.budget_s)
+        budget = Budget(policy.budget_s, hearing.clock)
         notes.evidence["skipped"] = budget.skipped
         hearing.report("examine", 0.0)
         findings, verdict, detail = _examine(hearing, budget)
@@ -210,7 +218,6 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
         if verdict is Verdict.CORRECT and forbidden:
             return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
         if verdict is Verdict.CORRECT and slow_starters is not None:
-            hearing.report("time", 0.0)
             with _ahead_of_others():
                 _time(hearing, findings, budget, slow_starters)
     return verdict, detail
@@ -325,7 +332,9 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     It may start before the candidate is built: what it is given now is not what it is timed on.
     """
     case = hearing.case
-    target = GPU_BATCH_S if case.gpu else BUSY_BATCH_S if hearing.busy else BATCH_S
+    target = BUSY_BATCH_S if hearing.busy else BATCH_S
+    if case.gpu:
+        target = GPU_BATCH_S * min(1.0, hearing.policy.budget_s / SHORT_BUDGET_S)
     most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
     plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
     slow = [name for name in hearing.policy.baselines if name in COMPILED]
@@ -361,8 +370,13 @@ def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginn
 
 def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarters) -> None:
     case, policy, notes = hearing.case, hearing.policy, hearing.notes
-    end_s = time.perf_counter() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
-    kept = _ready_in_time(hearing, slow, (end_s - time.perf_counter()) / 2)
+    hearing.report("start", 0.0)
+    end_s = hearing.clock() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
+
+    def left() -> float:
+        return end_s - hearing.clock()
+
+    kept = _ready_in_time(hearing, slow, left() / 2)
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
     course = Course(
         reference=_never_the_same(case),
@@ -390,17 +404,19 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         restart = 0
         while restart < policy.restarts:
             more = policy.restarts - restart
-            if not time_for_restart(restart, end_s - time.perf_counter(), starting_s):
+            if not time_for_restart(restart, left(), starting_s):
                 budget.skipped["restarts"] = f"{more} of {policy.restarts}: no time left"
                 break
+            part = (restart / policy.restarts, 1 / policy.restarts)
+            hearing.report("start", part[0])
             watch = Stopwatch()
             with contextlib.ExitStack() as stack:
-                contestants = _start_all(hearing, arena, baselines, kept, stack, (end_s - time.perf_counter()) / 3)
+                contestants = _start_all(hearing, arena, baselines, kept, stack, left() / 3)
                 if not contestants:
                     return  # the reference does not run in a fresh process; the record says why
                 starting_s = watch.lap()
-                until = time.perf_counter() + share_of_restart(end_s - time.perf_counter(), starting_s, more)
-                part = (restart / policy.restarts, 1 / policy.restarts)
+                hearing.report("time", part[0])
+                until = time.perf_counter() + share_of_restart(left(), starting_s, more)
                 heard = lambda done, part=part: hearing.report("time", part[0] + done * part[1])
                 try:
                     run_once(contestants, course, slow.plan, seeds, samples, until, hearing.busy, heard)

@@ -28,6 +28,7 @@ from kernelwright.errors import (
 )
 from kernelwright.report.row import Row, row_line
 from kernelwright.settings import Settings, read_settings
+from kernelwright.suite.cores import move_to
 from kernelwright.suite.efforts import EFFORTS
 from kernelwright.suite.folder import write_whole
 from kernelwright.suite.job import Job, read_job
@@ -55,7 +56,14 @@ def main() -> None:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     job = read_job(sys.argv[1])
     began = time.perf_counter()
-    turns = Turns(Path(job.locks), job.device, alone=job.alone)
+    move_to(job.cores.others)
+    turns = Turns(
+        Path(job.locks),
+        job.device,
+        alone=job.alone,
+        measured=EFFORTS[job.terms.effort].tuning,
+        moved=lambda hold: move_to(job.cores.of(hold)),
+    )
     row = outcome(job, turns)
     write_whole(Path(job.folder) / "result.json", row_line(replace(row, wall_s=round(time.perf_counter() - began, 1))))
     logging.shutdown()

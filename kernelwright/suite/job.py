@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict, dataclass
 
 from kernelwright.report.row import Terms
+from kernelwright.suite.cores import Cores
 
 __all__ = ["Job", "job_json", "read_job"]
 
@@ -17,6 +18,7 @@ class Job:
     locks    folder of the devices' lock files
     alone    nobody else may be on the device, not even while checking
     compilers  that it may run at a time, beside those of its neighbours
+    cores    where its processes run
     commit   of the tree that runs, for the row
     """
 
@@ -29,6 +31,7 @@ class Job:
     locks: str
     alone: bool
     compilers: int
+    cores: Cores
     commit: str
     command: str
 
@@ -40,4 +43,5 @@ def job_json(job: Job) -> str:
 def read_job(text: str) -> Job:
     fields = json.loads(text)
     terms = fields["terms"]
-    return Job(**fields | {"terms": Terms(**terms | {"baselines": tuple(terms["baselines"])})})
+    cores = Cores(*(tuple(fields["cores"][name]) for name in ("quiet", "others")))
+    return Job(**fields | {"terms": Terms(**terms | {"baselines": tuple(terms["baselines"])}), "cores": cores})

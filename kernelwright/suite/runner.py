@@ -22,6 +22,7 @@ from pathlib import Path
 
 from kernelwright.report.row import Row, Terms, identity_of
 from kernelwright.suite import keeper
+from kernelwright.suite.cores import divided
 from kernelwright.suite.devices import Places, started
 from kernelwright.suite.folder import RunFolder
 from kernelwright.suite.job import Job, job_json
@@ -120,6 +121,9 @@ class Crew:
         self.end = None if order.limits.total_s is None else time.monotonic() + order.limits.total_s
         self._writing = threading.Lock()
         self._leashes: set[int] = set()
+        places = order.places
+        here = sorted(os.sched_getaffinity(0))
+        self._cores = divided(here, places.kind, places.devices, order.limits.jobs)
         self._devices: queue.SimpleQueue[str] = queue.SimpleQueue()
         for _ in range(order.limits.jobs):
             for device in order.places.devices:
@@ -226,6 +230,7 @@ class Crew:
             locks=str(locks_folder()),
             alone=alone,
             compilers=self.order.limits.compilers,
+            cores=self._cores[device],
             commit=self.order.commit,
             command=self.order.command,
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
 
@@ -33,8 +33,12 @@ GPU_PHASES: Mapping[str, Hold] = {
     "tune": Hold.ALONE,
     "generate": Hold.NOT,
     "judge": Hold.WITH_OTHERS,
+    "build": Hold.NOT,  # compilers, for many seconds, and one call
+    "examine": Hold.WITH_OTHERS,
+    "start": Hold.NOT,  # processes, for seconds, and one call of each
     "time": Hold.ALONE,
 }
+MEASURED = ("route", "tune")  # where nothing is measured, these are arithmetic
 
 # The device is the machine itself: whatever runs is on it.
 CPU_PHASES = {name: Hold.WITH_OTHERS if hold is Hold.NOT else hold for name, hold in GPU_PHASES.items()}
@@ -47,11 +51,26 @@ def hold_of(phase: str, kind: str) -> Hold | None:
 
 
 class Turns:
-    """One process's place at one device. `alone`: whoever has it at all has it to itself."""
+    """One process's place at one device.
 
-    def __init__(self, folder: Path, device: str, *, alone: bool) -> None:
+    alone     whoever has it at all has it to itself
+    measured  whether routes and configs are measured on it
+    moved     hears of each new hold
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        device: str,
+        *,
+        alone: bool,
+        measured: bool = True,
+        moved: Callable[[Hold], None] = lambda hold: None,
+    ) -> None:
         self.kind = device.partition(":")[0]
         self.alone = alone
+        self.measured = measured
+        self.moved = moved
         self.hold = Hold.NOT
         folder.mkdir(parents=True, exist_ok=True)
         name = device.replace(":", "-")
@@ -60,7 +79,8 @@ class Turns:
 
     def enter(self, phase: str) -> None:
         """Wait until the phase may begin."""
-        wanted = hold_of(phase, self.kind)
+        idle = not self.measured and phase.partition(" ")[0] in MEASURED
+        wanted = hold_of("generate" if idle else phase, self.kind)
         if wanted is not None:
             self.take(Hold.ALONE if self.alone and wanted is Hold.WITH_OTHERS else wanted)
 
@@ -68,6 +88,7 @@ class Turns:
         if wanted is self.hold:
             return
         # Let go first: two that both wanted more than they have would wait for each other.
+        self.moved(Hold.NOT)
         fcntl.flock(self._device, fcntl.LOCK_UN)
         self.hold = wanted
         if wanted is Hold.NOT:
@@ -75,6 +96,7 @@ class Turns:
         fcntl.flock(self._gate, fcntl.LOCK_EX)
         fcntl.flock(self._device, fcntl.LOCK_EX if wanted is Hold.ALONE else fcntl.LOCK_SH)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self.moved(wanted)
 
     def close(self) -> None:
         os.close(self._gate)

@@ -17,7 +17,11 @@ from kernelwright.suite.turns import Hold, Turns, hold_of
         ("tuning add_kernel", "cuda", None),
         ("tune", "cuda", Hold.ALONE),
         ("judge", "cuda", Hold.WITH_OTHERS),
-        ("examine", "cuda", None),
+        ("read", "cuda", None),
+        ("build", "cuda", Hold.NOT),
+        ("build", "cpu", Hold.WITH_OTHERS),
+        ("examine", "cuda", Hold.WITH_OTHERS),
+        ("start", "cuda", Hold.NOT),
         ("time", "cuda", Hold.ALONE),
         ("time", "cpu", Hold.ALONE),
     ],
@@ -90,3 +94,19 @@ def test_a_problem_that_is_run_alone_shares_the_device_with_nobody(tmp_path: Pat
     assert turns.hold is Hold.ALONE
     turns.enter("capture")
     assert turns.hold is Hold.NOT
+
+
+def test_where_nothing_is_measured_tuning_needs_no_device(tmp_path: Path) -> None:
+    turns = Turns(tmp_path, "cuda:0", alone=False, measured=False)
+    for phase in ("route", "tune"):
+        turns.enter(phase)
+        assert turns.hold is Hold.NOT
+
+
+def test_each_new_hold_is_told(tmp_path: Path) -> None:
+    told: list[Hold] = []
+    turns = Turns(tmp_path, "cuda:0", alone=False, moved=told.append)
+    turns.enter("judge")
+    turns.enter("time")
+    turns.enter("time")
+    assert told == [Hold.NOT, Hold.WITH_OTHERS, Hold.NOT, Hold.ALONE]

@@ -8,7 +8,15 @@ import pytest
 import torch
 
 from kernelwright.judge.beginning import Beginning
-from kernelwright.judge.budget import SHARES, Budget, Share, Stopwatch, share_of_restart, time_for_restart
+from kernelwright.judge.budget import (
+    SHARES,
+    Budget,
+    Share,
+    Stopwatch,
+    WorkClock,
+    share_of_restart,
+    time_for_restart,
+)
 from kernelwright.judge.verdict import Failed, Verdict
 
 
@@ -126,3 +134,14 @@ def test_a_start_that_is_not_ready_in_time_is_ended():
     assert slow.wait(0.01) == "it was not ready in time"
     assert slow.contestant.closed == 1
     assert time.perf_counter() - began < 30
+
+
+def test_a_work_clock_stands_still_while_we_wait() -> None:
+    now = 0.0
+    clock = WorkClock(lambda: now)
+    budget = Budget(10.0, clock)
+    now = 2.0
+    with clock.stopped():
+        now = 60.0
+    assert clock() == 2.0
+    assert budget.left("time") == 8.0
