@@ -1,6 +1,8 @@
 """Problem files come in; each is built, checked against float64 and timed on this GPU, beside eager and torch.compile.
 
-    python benchmarks/device.py benchmarks/problems/relu.py ... --out results.jsonl
+    python benchmarks/device.py benchmarks/problems/relu.py ... --out results.jsonl [--check]
+
+With --check nothing is tuned or timed: whether each file is right, under a CUDA graph too, and survives other calls.
 
 One row of JSON a problem, with device, versions, commit and command; a short table last. Times are CUDA events around
 one call with a cold L2 cache, in rounds that visit the contestants in random order; ratios are medians over the rounds.
@@ -44,6 +46,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--no-compile", action="store_true")
+    parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
     os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()  # every build is cold
     device = resolve("cuda")
@@ -69,7 +72,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     begin = time.perf_counter()
     graph = simplify(capture(problem))
     settings = read_settings()
-    planned, choices, tuned = chosen(graph, device, 30.0, settings)
+    planned, choices, tuned = chosen(graph, device, 0.0 if options.check else 30.0, settings)
     program = generate(planned, choices, device)
     source = emit(program, problem)
     optimize_s = time.perf_counter() - begin
@@ -86,6 +89,15 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
         error = errors(problem, instance, new, "cuda")
         graphed = "skipped: it changes state" if graph.updates else under_graph(instance, new)
         survived = survives(instance, new)
+        if options.check:
+            return {
+                "problem": problem.name,
+                "build_s": round(build_s, 2),
+                "kernels": len(program.sources),
+                "error": error,
+                "graph_equal": graphed,
+                "survives": survived,
+            }
         contestants = {"eager": instance.model, "ours": new}
         if not options.no_compile:
             contestants["compile"] = torch.compile(instance.model)
@@ -290,6 +302,9 @@ def table(rows: list[dict[str, Any]]) -> None:
     for row in rows:
         if "failed" in row:
             print(f"{row['problem']:<26}{row['failed'][:110]}")
+            continue
+        if "times_us" not in row:
+            print(f"{row['problem']:<26}{row['error']} graph {row['graph_equal']} {row['survives']}")
             continue
         shares = [s for s in row["copy_share"] if s] or [0.0]
         speed = row["speedup"]

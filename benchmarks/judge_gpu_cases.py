@@ -8,6 +8,8 @@ python benchmarks/judge_gpu_cases.py --same 20 --on-cpu                 on the C
 python benchmarks/judge_gpu_cases.py --calibrate cuda                   scores of honest and coarse kernels
 python benchmarks/judge_gpu_cases.py --breakdown                        where the judge's time goes, what it measures
 python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of these in the order of their worth, 290 s
+
+Takes turns with a suite that runs on the same GPU.
 """
 
 import argparse
@@ -33,6 +35,9 @@ from kernelwright.judge.modes import rounded
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import open_reference
 from kernelwright.load import Problem, load
+from kernelwright.suite.cores import divided, move_to
+from kernelwright.suite.runner import locks_folder
+from kernelwright.suite.turns import Hold, Turns
 from tests.cheats.gpu_cases import GPU_CASES, LARGE_CASES, TIMED, GpuCase
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
@@ -157,9 +162,21 @@ def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
     started = time.perf_counter()
     torch.cuda.reset_peak_memory_stats()
     begun: dict[str, float] = {}
-    heard = lambda phase, share: begun.setdefault(phase, time.perf_counter() - started)
+    turns = Turns(locks_folder(), "cuda:0", alone=False)
+    cores = divided(sorted(os.sched_getaffinity(0)), "cuda", ["cuda:0"], jobs=2)["cuda:0"]
+    turns.moved = lambda hold: move_to(cores.of(hold))
+
+    def heard(phase: str, share: float) -> None:
+        if case.alone:
+            turns.take(Hold.ALONE)
+        else:
+            turns.enter(phase)
+        begun.setdefault(phase, time.perf_counter() - started)
+
     try:
+        heard("judge", 0.0)
         judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"), heard)
+        turns.take(Hold.NOT)
     except Exception as error:  # noqa: BLE001  the next case shall be tried all the same
         return {"case": case.name, "ok": False, "raised": f"{type(error).__name__}: {error}"[:500]}
     complaints = case.complaints(judgement)

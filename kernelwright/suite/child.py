@@ -99,17 +99,19 @@ def prepare(job: Job, turns: Turns) -> None:
 
 
 def optimized(job: Job, turns: Turns) -> Row:
+    from kernelwright.judge import shared_workers
     from kernelwright.pipeline import optimize
     from kernelwright.report.facts import row_of
 
-    result = optimize(
-        Path(job.path),
-        device=job.device,
-        budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
-        policy=policy_of(job),
-        settings=settings_of(job),
-        progress=lambda phase, share: announce(phase, share, turns),
-    )
+    with shared_workers():  # started now: the judge would do it while it holds the device
+        result = optimize(
+            Path(job.path),
+            device=job.device,
+            budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
+            policy=policy_of(job),
+            settings=settings_of(job),
+            progress=lambda phase, share: announce(phase, share, turns),
+        )
     turns.take(Hold.NOT)
     keep(result, Path(job.folder))
     return row_of(result, job.problem, job.sha256, job.terms, environment(job), resources_of(result, job))

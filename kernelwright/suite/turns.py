@@ -1,8 +1,9 @@
 """The phases of a problem come in; each goes on when the device is free for it.
 
-A device has two lock files. Whoever wants it passes the gate, takes the device, and lets the next one through the gate:
-one that waits for the device to itself holds the gate meanwhile, so that newcomers queue behind it instead of passing
-it by. Locks go with their process, however it ends.
+A device has two lock files. One that wants it to itself holds the gate, with others of its kind, until it has had it;
+one that shares it passes only a gate that nobody holds. So those who time queue up while the last ones check, and then
+go one after the other: the device is emptied once for all of them. They come back only after checking the next problem,
+so that nobody starves. Locks go with their process, however it ends.
 """
 
 from __future__ import annotations
@@ -93,8 +94,9 @@ class Turns:
         self.hold = wanted
         if wanted is Hold.NOT:
             return
-        fcntl.flock(self._gate, fcntl.LOCK_EX)
-        fcntl.flock(self._device, fcntl.LOCK_EX if wanted is Hold.ALONE else fcntl.LOCK_SH)
+        alone = wanted is Hold.ALONE
+        fcntl.flock(self._gate, fcntl.LOCK_SH if alone else fcntl.LOCK_EX)
+        fcntl.flock(self._device, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         self.moved(wanted)
 

@@ -23,6 +23,7 @@ QUICK = Policy(
 )
 SANITIZED = replace(QUICK, sanitize=True)
 TIMED = replace(QUICK, timing=True, restarts=2, baselines=("eager",), budget_s=12)
+SHORT = replace(QUICK, build_limit_s=20, call_limit_s=4)
 FULL = Policy(budget_s=40, baselines=("eager", "compile", "graph"))
 
 
@@ -38,6 +39,7 @@ class GpuCase:
     speeds: tuple[Speed | None, ...] = ()
     labels: tuple[Label, ...] = ()
     speedup: tuple[float, float] | None = None
+    alone: bool = False  # nobody else can work beside it
 
     def text(self) -> Candidate:
         if self.candidate == "itself":
@@ -76,7 +78,7 @@ GPU_CASES = (
     GpuCase("P11 wide softmax", "itself", "softmax_large", (V.CORRECT,)),
     GpuCase("convolution and batch norm", "itself", "conv", (V.CORRECT,)),
     GpuCase("F1 compile error", "f01_compile_error", "rectify", (V.COMPILE_ERROR,)),
-    GpuCase("F7 spinning kernel", "f07_spinning_kernel", "rectify", (V.TIMEOUT,), replace(QUICK, build_limit_s=20)),
+    GpuCase("F7 spinning kernel", "f07_spinning_kernel", "rectify", (V.TIMEOUT,), SHORT, alone=True),
     GpuCase("after F7", "itself", "rectify", (V.CORRECT,)),
     GpuCase("F8 illegal address", "f08_illegal_address", "rectify", (V.GPU_FAULT,)),
     GpuCase("after F8", "itself", "rectify", (V.CORRECT,)),

@@ -81,6 +81,32 @@ def test_newcomers_queue_behind_one_that_waits_to_be_alone(tmp_path: Path) -> No
     assert order == ["timing", "newcomer"]
 
 
+def test_those_that_wait_to_be_alone_go_one_after_the_other(tmp_path: Path) -> None:
+    order: list[str] = []
+    checking, first, second, newcomer = (Turns(tmp_path, "cuda:0", alone=False) for _ in range(4))
+    checking.take(Hold.WITH_OTHERS)
+
+    def come(name: str, turns: Turns, hold: Hold) -> None:
+        turns.take(hold)
+        order.append(name)
+        time.sleep(0.1)
+        turns.take(Hold.NOT)
+
+    threads = []
+    for name, turns, hold in (
+        ("timing", first, Hold.ALONE),
+        ("newcomer", newcomer, Hold.WITH_OTHERS),
+        ("timing", second, Hold.ALONE),
+    ):
+        threads.append(threading.Thread(target=come, args=(name, turns, hold), daemon=True))
+        threads[-1].start()
+        time.sleep(0.1)
+    checking.take(Hold.NOT)
+    for thread in threads:
+        thread.join(5)
+    assert order == ["timing", "timing", "newcomer"]
+
+
 def test_two_gpus_do_not_wait_for_each_other(tmp_path: Path) -> None:
     Turns(tmp_path, "cuda:0", alone=False).take(Hold.ALONE)
     other = in_background(lambda: Turns(tmp_path, "cuda:1", alone=False).take(Hold.ALONE))
