@@ -30,6 +30,7 @@ from kernelwright.kernels.pointwise import LAUNCH_US, Config, TileConfig, Work
 from kernelwright.kernels.template import inline_with_templates
 from kernelwright.plan import Buffer, Convolution, Kernel, Product
 from kernelwright.settings import Settings
+from kernelwright.tune.conv_library import adds_bias_itself
 from kernelwright.tune.gate import is_right
 
 WARM_UPS = 2
@@ -230,12 +231,14 @@ def library_us(kernel: Kernel, device: Device) -> float:
 
 
 def pass_after_us(kernel: Kernel, device: Device) -> float:
-    """The kernel that would follow if the library made the product: it reads that too. A bias the library adds."""
+    """The kernel that would follow if the library made the product: it reads that too. A bias the library adds, after
+    most convolutions of a GPU in such a pass of its own."""
     region, given = kernel.region, kernel.region.given
     steps = [node.fn for node in region.maps if node.fn != "cast"]
     channel = 1 if isinstance(kernel.core, Convolution) else len(region.shape) - 1
     along = [sum(s != 0 for i, s in enumerate(layout.strides) if i != channel) for _, layout in region.loads]
-    biased = steps == ["add"] and not any(along)
+    free = not isinstance(kernel.core, Convolution) or adds_bias_itself(kernel.core, device)
+    biased = free and steps == ["add"] and not any(along)
     if given is None or ((not steps or biased) and not region.axes):
         return 0.0
     return LAUNCH_US + (region.bytes_moved + given.nbytes) / device.copy_gbps / 1e3

@@ -15,6 +15,7 @@ from kernelwright.plan.convolutions import why_not_ours
 from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
+from kernelwright.tune.conv_library import conv_library_us
 from kernelwright.tune.joining import Microseconds, faster_joined, is_joined
 from kernelwright.tune.layouts import faster_in_channels_last
 from kernelwright.tune.measure import pass_after_us
@@ -37,15 +38,6 @@ JOINED_WORTH_A_TRIAL = 1.5
 LIBRARY_LAUNCH_US = 8.0
 # What it reaches of a copy's bandwidth, by the most rows of the shorter side (measured on the H200 at 8192 x 8192).
 LIBRARY_BANDWIDTH = {1: 0.65, 16: 0.45, 64: 0.31}
-
-# What it reaches in convolutions: of the peak where channels fill its tiles, in NCHW order, and of a copy's bandwidth.
-# From few shapes measured on the H200 (docs/convolutions.md); what is here is measured against it anyway.
-CONV_SHARE = 0.4
-TRANSPOSED_SHARE = 0.2
-FULL_CHANNELS = 32
-CONV_BANDWIDTH = 0.5
-DEPTHWISE_BANDWIDTH = 0.35
-
 
 # What templates multiply, by kind of device.
 MULTIPLIED = {"cuda": frozenset(ITEMSIZE), "cpu": frozenset({"float32"})}
@@ -137,20 +129,6 @@ def library_us(kernel: Kernel, device: Device) -> float:
     reading_us, writing_us = (n / device.copy_gbps / 1e3 for n in (core.bytes_read, core.node.nbytes))
     product_us = max(compute_us, reading_us / share) + writing_us
     return LIBRARY_LAUNCH_US + product_us + pass_after_us(kernel, device)
-
-
-def conv_library_us(core: Convolution, device: Device) -> float:
-    """An estimate: where channels are few, tensor cores are mostly idle; a depthwise convolution uses none."""
-    node = core.node
-    channels, outputs = node.x.shape[1] // node.groups, node.shape[1] // node.groups
-    depthwise = channels == 1
-    ieee = depthwise or (node.dtype.name == "float32" and core.precision == "ieee")
-    peak = device.peaks.float32 if ieee else device.peaks.tf32
-    share = TRANSPOSED_SHARE if node.transposed else CONV_SHARE
-    filled = 1.0 if ieee else min(1.0, channels / FULL_CHANNELS) * min(1.0, outputs / FULL_CHANNELS)
-    compute_us = core.flops / (peak * share * max(filled, 1 / 8)) / 1e6
-    bandwidth = device.copy_gbps * (DEPTHWISE_BANDWIDTH if depthwise else CONV_BANDWIDTH)
-    return LIBRARY_LAUNCH_US + max(compute_us, (core.bytes_read + node.nbytes) / bandwidth / 1e3)
 
 
 def without_losers(routes: Routes, planned: Plan, tuned: Sequence[Tuned], present: bool = False) -> Routes:
