@@ -36,13 +36,20 @@ MOST_REGISTERS = 240
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
 
-# Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and addresses and loads of the loop leave this.
-MMA_SHARE = 0.62 * 0.75
-# Instructions a thread spends on each result and on each element of the region (counted in SASS), and what a
-# multiprocessor issues of them in a clock.
+# Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and a loop like this one 0.7 of that (gemm_sm80).
+MMA_RATE = 0.62
+MMA_SHARE = MMA_RATE * 0.7
+# Clocks from the request for weights to their use, if they come from L2 and if from L1.
+L2_CLOCKS = 350
+L1_CLOCKS = 100
+# Instructions a thread spends on each result and on each element of the region (counted in SASS), what a multiprocessor
+# issues of them in a clock, and what it issues of one warp at most. With these, a tile of 128 x 256 of which one runs
+# at a time ends 6 us after its products, as was measured of a matrix product of the same kind.
 RESULT_INSTRUCTIONS = 14
 ELEMENT_INSTRUCTIONS = 12
 ISSUED = 80
+ISSUED_OF_WARP = 10
+LOOP_INSTRUCTIONS = 8  # of a step of 16 of k beside its loads and products: addresses and counters
 # Where the epilogue reduces: shuffles of a pixel's state over 8 lanes, what each costs with the merge after it, what a
 # further phase costs besides what it computes (counted in SASS), and its barriers.
 SHUFFLES = 3
@@ -326,41 +333,107 @@ def floor_us(shape: ConvShape, device: Device) -> float:
     return floor_at(shape, device, device.peaks.float16 / products)
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """What the products of a tile take.
+
+    share         of the tensor cores' float16 rate that all blocks of a multiprocessor reach together
+    alone         the same of one block, while the others do something else
+    read_bytes    of shared memory, for 16 of k
+    instructions  of a warp, for 16 of k
+    """
+
+    share: float
+    alone: float
+    read_bytes: float
+    instructions: float
+
+
 @cache
 def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
-    return block_cost_us(config, shape, device, MMA_SHARE, matrix_bytes(config, shape))
+    return block_cost_us(config, shape, device, loop_of(config, shape, device))
 
 
-def block_cost_us(config: Config, shape: ConvShape, device: Device, share: float, read_bytes: float) -> float:
-    """Waves of blocks, each the longest of its products, shared memory and instructions; beside them the bytes.
+def loop_of(config: Config, shape: ConvShape, device: Device) -> Loop:
+    """Each quarter of a multiprocessor multiplies for its warps in turn. The weights of a step are asked for one step
+    ahead; those of pairs when they are needed."""
+    warp_m, warp_n = config.tile_m // config.warps_m, config.tile_n * config.warps_m // config.warps
+    flops = 2 * warp_m * warp_n * 16 * config.group * config.products
+    busy = flops / (MMA_RATE * half_flops_per_clock(device) / 4)
+    period = weights_clocks(config, shape, device) + (busy if config.products == 3 else 0)
+    multiplied, loaded = warp_m // 16 * warp_n // 8, warp_m // 16 + 2 * warp_n // 16
+    return Loop(
+        share=MMA_SHARE * min(1.0, config.blocks * config.warps / 4 * busy / period),
+        alone=MMA_SHARE * min(1.0, config.warps / 4 * busy / period),
+        read_bytes=matrix_bytes(config, shape),
+        instructions=config.products * (multiplied + loaded) + LOOP_INSTRUCTIONS,
+    )
 
-    share: what the loop reaches of the tensor cores' rate; read_bytes: what the products of a step of k read.
-    """
-    clocks_per_us = device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
+
+def clocks_per_us(device: Device) -> float:
+    return device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
+
+
+def half_flops_per_clock(device: Device) -> float:
+    """Of a multiprocessor."""
+    return device.peaks.float16 * 1e6 / device.multiprocessors / clocks_per_us(device)
+
+
+def weights_clocks(config: Config, shape: ConvShape, device: Device) -> float:
+    """What shared memory leaves of L1 keeps as much as fits of what passes: weights, which come again, and inputs."""
+    left = device.l1_bytes - config.blocks * (shared_bytes(config, shape) + 1024)
+    passing = weight_bytes(config, shape) + config.blocks * fetched_bytes(config, shape)
+    kept = max(0.0, min(1.0, left / passing)) if passing else 1.0
+    return kept * L1_CLOCKS + (1 - kept) * L2_CLOCKS
+
+
+def elements_of(config: Config, shape: ConvShape) -> int:
+    """Inputs that a tile copies, of all channels."""
+    return pixels(config, shape) * 8 * config.octets * chunks(config, shape)
+
+
+def fetched_bytes(config: Config, shape: ConvShape) -> float:
+    """What copying them takes from L2."""
+    return elements_of(config, shape) * ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape)
+
+
+def weight_bytes(config: Config, shape: ConvShape) -> int:
+    """Of all channels, for one tile."""
+    return config.tile_m * config.w_phases * k_of(config, shape) * 2 * halves(config)
+
+
+def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) -> float:
+    """Waves of blocks: what all of a multiprocessor need of its busiest unit, and no less than one block takes from its
+    first load to its last store; beside them the bytes."""
+    clocks = clocks_per_us(device)
     k = k_of(config, shape)
-    rate = device.peaks.float16 * 1e6 / device.multiprocessors * share
-    multiplying = config.products * 2 * config.tile_m * config.tile_n * config.w_phases * k / rate
-    elements = pixels(config, shape) * 8 * config.octets * chunks(config, shape)
-    carried = elements * (ITEMSIZE[shape.dtype] * sectors(region(config, shape)[2], shape) + 2 * halves(config))
-    sharing = (read_bytes * config.w_phases * k / 16 + carried) / 128 / clocks_per_us
-    scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
-    pooled = shape.rows is not None and shape.rows.window
-    each = WINDOW_INSTRUCTIONS if pooled else RESULT_INSTRUCTIONS * scattered
-    each += row_instructions(config, shape)
-    results = config.tile_m * config.tile_n * config.w_phases * each
-    steps = k * config.w_phases * config.warps * 40
-    issuing = (results + elements * ELEMENT_INSTRUCTIONS + steps) / ISSUED / clocks_per_us
-    alone = max(multiplying, sharing, issuing)
+    rate = device.peaks.float16 * 1e6 / device.multiprocessors
+    flops = config.products * 2 * config.tile_m * config.tile_n * config.w_phases * k
+    elements, fetched = elements_of(config, shape), fetched_bytes(config, shape)
+    steps = config.w_phases * k / 16
+    sharing = (loop.read_bytes * steps + fetched + elements * 2 * halves(config)) / 128 / clocks
+    stepping = steps * config.warps * 32 * loop.instructions
+    carrying = elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
+    issuing = (stepping + carrying) / ISSUED / clocks
     latency = FIRST_US + CHUNK_US * chunks(config, shape)
     latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
+    slowly = min(ISSUED, ISSUED_OF_WARP * config.warps) * clocks
+    chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
-    computing = waves * max(config.blocks * alone, alone + latency)
+    computing = waves * max(config.blocks * max(flops / (rate * loop.share), sharing, issuing), chain)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else 1.5)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
-    weights = config.tile_m * config.w_phases * k * 2 * halves(config)
-    l2 = grid(config, shape) * (elements * ITEMSIZE[shape.dtype] + weights) / L2_BYTES_PER_US
+    l2 = grid(config, shape) * (fetched + weight_bytes(config, shape)) / L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2)) + finishing_us(config, shape, device)
+
+
+def result_instructions(config: Config, shape: ConvShape) -> float:
+    """Of a tile: its results stored, pooled or reduced."""
+    scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
+    pooled = shape.rows is not None and shape.rows.window
+    each = WINDOW_INSTRUCTIONS if pooled else RESULT_INSTRUCTIONS * scattered
+    return config.tile_m * config.tile_n * config.w_phases * (each + row_instructions(config, shape))
 
 
 def finishing_us(config: Config, shape: ConvShape, device: Device) -> float:
