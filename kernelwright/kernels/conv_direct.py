@@ -24,12 +24,19 @@ MOST_UNROLLED = 3072
 # Shared memory of a block, so that several run at once and cover each other's copies.
 MOST_SHARED_BYTES = 64 * 1024
 
-# Instructions (counted in SASS) for a copied input, a copied weight and a result; what is issued in a clock.
-COPY_INSTRUCTIONS = 16
+# Instructions (counted in SASS) for a copied input, a copied weight and a result; what is issued in a clock, and of one
+# warp; registers of a thread, and of each of its sums (seen by compiling).
+COPY_INSTRUCTIONS = 40
 WEIGHT_INSTRUCTIONS = 24
 RESULT_INSTRUCTIONS = 8
 ISSUED = 90
+ISSUED_OF_WARP = 10
+REGISTERS = 40
+REGISTERS_OF_SUM = 2.5
+FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
+CHUNK_US = 1.0  # channels that the block waits for
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
+L2_BYTES_PER_US = 5.5e6
 STREAM_SHARE = 0.85  # of a copy's bandwidth
 
 
@@ -193,9 +200,17 @@ def floor_us(shape: ConvShape, device: Device) -> float:
     return floor_at(shape, device, device.peaks.float32)
 
 
+def at_once(config: Config, shape: ConvShape, device: Device) -> int:
+    """Blocks that run on a multiprocessor together."""
+    registers = config.threads * min(255, REGISTERS + REGISTERS_OF_SUM * sums(config, shape))
+    by_registers = device.registers_per_multiprocessor // int(registers)
+    by_memory = device.smem_per_multiprocessor_bytes // (shared_bytes(config, shape) + 1024)
+    return max(1, min(by_registers, by_memory, device.max_threads_per_multiprocessor // config.threads))
+
+
 @cache
 def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
-    """The instructions of all blocks, beside the bytes."""
+    """The instructions of all blocks, and no less than each takes by itself; beside them the bytes."""
     clocks_per_us = device.peaks.float32 * 1e6 / (device.multiprocessors * FLOPS_PER_CLOCK)
     chunks = math.ceil(shape.channels / config.chunk)
     inputs = config.threads_p * config.chunk * chunks * region(config, shape)
@@ -206,12 +221,12 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     each = config.chunk * chunks * (taps(shape) * (places + config.thread_outputs) + 2 * lines)
     stores = RESULT_INSTRUCTIONS * sums(config, shape) * (1 + 1 / vector(config, shape)) / 2
     instructions = inputs * COPY_INSTRUCTIONS + weights * WEIGHT_INSTRUCTIONS + config.threads * (each + stores)
-    waves = max(1.0, grid(config, shape) / device.multiprocessors)
-    waiting = chunks * math.ceil(
-        grid(config, shape) / (device.multiprocessors * 2048 / config.threads)
-    )  # about 1 us each
-    computing = waves * instructions / ISSUED / clocks_per_us + waiting
-    l2 = grid(config, shape) * inputs * ITEMSIZE[shape.dtype] / 5.5e6
+    blocks = at_once(config, shape, device)
+    slowly = min(ISSUED, ISSUED_OF_WARP * config.threads // 32)
+    chain = instructions / slowly / clocks_per_us + FIRST_US + CHUNK_US * chunks
+    waves = math.ceil(grid(config, shape) / (device.multiprocessors * blocks))
+    computing = waves * max(blocks * instructions / ISSUED / clocks_per_us, chain)
+    l2 = grid(config, shape) * inputs * ITEMSIZE[shape.dtype] / L2_BYTES_PER_US
     moving = max(shape.bytes_moved / (device.copy_gbps * STREAM_SHARE) / 1e3, l2)
     return LAUNCH_US + beside_us(computing, moving)
 

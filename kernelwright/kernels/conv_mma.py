@@ -42,14 +42,17 @@ MMA_SHARE = MMA_RATE * 0.7
 # Clocks from the request for weights to their use, if they come from L2 and if from L1.
 L2_CLOCKS = 350
 L1_CLOCKS = 100
-# Instructions a thread spends on each result and on each element of the region (counted in SASS), what a multiprocessor
-# issues of them in a clock, and what it issues of one warp at most. With these, a tile of 128 x 256 of which one runs
-# at a time ends 6 us after its products, as was measured of a matrix product of the same kind.
+# Instructions (counted in SASS) for each result, for each element of the region and for each of its pixels, for a thread
+# to begin, and for a warp in a step of 16 of k beside its loads and products; what a multiprocessor issues of them in a
+# clock, and what of one warp. With these a tile of 128 x 256 results that is alone on a multiprocessor ends 6 us after
+# its products, as was measured of a matrix product that ends in the same way.
 RESULT_INSTRUCTIONS = 14
-ELEMENT_INSTRUCTIONS = 12
+ELEMENT_INSTRUCTIONS = 16
+PIXEL_INSTRUCTIONS = 42
+THREAD_INSTRUCTIONS = 150
+LOOP_INSTRUCTIONS = 16
 ISSUED = 80
 ISSUED_OF_WARP = 10
-LOOP_INSTRUCTIONS = 8  # of a step of 16 of k beside its loads and products: addresses and counters
 # Where the epilogue reduces: shuffles of a pixel's state over 8 lanes, what each costs with the merge after it, what a
 # further phase costs besides what it computes (counted in SASS), and its barriers.
 SHUFFLES = 3
@@ -413,7 +416,8 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     steps = config.w_phases * k / 16
     sharing = (loop.read_bytes * steps + fetched + elements * 2 * halves(config)) / 128 / clocks
     stepping = steps * config.warps * 32 * loop.instructions
-    carrying = elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
+    beginning = config.warps * 32 * THREAD_INSTRUCTIONS + pixels(config, shape) * PIXEL_INSTRUCTIONS
+    carrying = beginning + elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
     issuing = (stepping + carrying) / ISSUED / clocks
     latency = FIRST_US + CHUNK_US * chunks(config, shape)
     latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
