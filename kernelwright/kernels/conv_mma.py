@@ -42,7 +42,7 @@ MMA_SHARE = MMA_RATE * 0.7
 # Clocks from the request for weights to their use, if they come from L2 and if from L1.
 L2_CLOCKS = 350
 L1_CLOCKS = 100
-# Instructions (counted in SASS) for each result, for each element of the region and for each of its pixels, for a thread
+# Instructions (counted in SASS) for a result, for an element of the region and for each of its pixels, for a thread
 # to begin, and for a warp in a step of 16 of k beside its loads and products; what a multiprocessor issues of them in a
 # clock, and what of one warp. With these a tile of 128 x 256 results that is alone on a multiprocessor ends 6 us after
 # its products, as was measured of a matrix product that ends in the same way.
