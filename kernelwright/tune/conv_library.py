@@ -2,8 +2,8 @@
 
 On a GPU it has four ways, told apart by channels and groups (`WAYS`). Their constants are fitted to 54 convolutions by
 eager PyTorch 2.11 on an H200, float32 with TF32 allowed, in NCHW order: 41 come out within 1.25x, 47 within 1.5x. What
-is estimated 3x too low are five of seventeen transposed convolutions in three dimensions, for which the library does
-not use the tensor cores; no rule in their sizes tells which.
+is estimated 3x too low or more are five of nineteen transposed convolutions in three dimensions, for which the library
+leaves the tensor cores; no rule in their sizes tells which.
 """
 
 from __future__ import annotations
