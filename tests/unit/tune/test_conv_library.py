@@ -10,6 +10,7 @@ from kernelwright.device import resolve
 from kernelwright.plan import Convolution
 from kernelwright.tune.conv_library import adds_bias_itself, conv_library_us
 from kernelwright.tune.measure import pass_after_us
+from kernelwright.tune.routes import promising
 
 H200 = resolve("h200")
 
@@ -69,3 +70,22 @@ def test_a_bias_is_a_pass_of_its_own_after_most_convolutions_of_a_gpu(text: str,
     assert isinstance(kernel.core, Convolution)
     assert adds_bias_itself(kernel.core, resolve(device)) == free
     assert (pass_after_us(kernel, resolve(device)) == 0.0) == free
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "ours"),
+    [
+        ("Conv2d(64, 128, 3)", (8, 64, 256, 512), True),
+        ("ConvTranspose3d(32, 64, (3, 5, 5))", (4, 32, 64, 64, 64), True),
+        ("Conv2d(64, 64, 3, groups=64)", (16, 64, 512, 512), True),
+        ("Conv2d(480, 192, 1)", (10, 480, 224, 224), False),
+        ("Conv2d(512, 512, 3, padding=1)", (2, 512, 7, 7), False),
+    ],
+    ids=["plain", "transposed", "depthwise", "a matrix product", "few pixels of many channels"],
+)
+def test_without_a_gpu_the_cost_models_choose_what_is_clearly_faster(
+    text: str, shape: tuple[int, ...], ours: bool
+) -> None:
+    with torch.device("meta"):
+        kernel = kernel_of(conv_of(module_of(text), shape), "conv_kernel", "tf32", with_epilogue=False)
+    assert promising(kernel, H200) == ours
