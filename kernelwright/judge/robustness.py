@@ -41,7 +41,7 @@ def labels_for_variants(contestant: Contestant, case: Case, seeds: Seeds) -> dic
         try:
             why = _wrong(contestant, case, variant, seeds.draw())
         except Failed as failed:
-            why = f"{failed.verdict}: {failed.detail}"
+            why = "" if failed.shortage else f"{failed.verdict}: {failed.detail}"
         if why:
             labels[variant.label] = why
         if not contestant.worker.alive():
