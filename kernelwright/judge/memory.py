@@ -3,7 +3,7 @@
 What the judge and its workers hold at the same time, in terms of one call's inputs I, outputs O, weights and buffers W,
 and B, what a forward holds between its steps (all in the problem's own precision; float64 is twice that):
 
-    pool          I a slot, and once more with gaps; 2 W                                shared by all
+    pool          I a slot, and once more with gaps; 2 W; shared by all
     a worker      O + B + 3 W, and a CUDA context: its model, weights ready to be taken, packed ones
     the model     8 W: as it is and in float64, own and random weights, those that are moved a little
     one trial     I + 2 O: the arguments, and the candidate's outputs of two calls
@@ -20,6 +20,7 @@ from kernelwright.judge.process import available_bytes
 __all__ = [
     "Footprint",
     "Room",
+    "batch_bytes",
     "fair_bytes",
     "free_bytes",
     "full_bytes",
@@ -35,6 +36,7 @@ CONTEXT_BYTES = 600 << 20  # of one process, with the code of torch's kernels th
 SCRATCH_BYTES = 2 << 30  # parts of a tensor in float64 while they are compared, workspaces of cuBLAS and cuDNN
 KEPT_TRIALS = 4
 CONTESTANTS = 5  # candidate, eager twice, two more baselines
+SLOW_STARTERS = 1
 LEAST_SLOTS = 4  # of a pool to time in: two batches and two single calls
 
 
@@ -49,8 +51,12 @@ class Footprint:
 
 
 def full_bytes(f: Footprint) -> int:
-    """With which everything is done: trials in groups, known-bad answers, batches of calls side by side."""
-    return max(_examining(f, KEPT_TRIALS, spare=True), _timing(f, LEAST_SLOTS))
+    """With which everything is done: trials in groups, known-bad answers, batches of calls side by side.
+
+    A baseline that compiles starts beside the examination, with the pool in which it will be timed: an eighth.
+    """
+    beside = SLOW_STARTERS * _worker(f)
+    return max(_examining(f, KEPT_TRIALS, spare=True) + beside, _timing(f, LEAST_SLOTS)) * 8 // 7
 
 
 def least_bytes(f: Footprint) -> int:
@@ -71,6 +77,11 @@ def tuning_bytes(f: Footprint) -> int:
 def most_kept(f: Footprint, room_bytes: int) -> int:
     """Trials that are kept with all their numbers, where there is room for more than the few that are counted on."""
     return max(KEPT_TRIALS, room_bytes // 8 // max(1, f.inputs + 4 * f.outputs))
+
+
+def batch_bytes(f: Footprint, left: int) -> int:
+    """What inputs and outputs of one contestant's calls may take in a round: each of the others has its own."""
+    return max(0, left - CONTESTANTS * _worker(f)) // 8
 
 
 def fair_bytes(f: Footprint) -> int:

@@ -17,6 +17,7 @@ from kernelwright.judge.codec import as_real, flatten_arguments, flatten_output,
 from kernelwright.judge.criterion import Jumps, Yardstick, chunks, unit_roundoff, yardstick
 from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rounded, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 
 __all__ = ["Answers", "Oracle", "Truth", "same_bits"]
@@ -113,7 +114,9 @@ class Oracle:
             answers = self._run(
                 model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
             )
-        except RuntimeError:
+        except RuntimeError as error:
+            if is_shortage(error):
+                raise
             return None
         finally:
             self._loaded.pop(id(model), None)
@@ -167,7 +170,9 @@ class Oracle:
         if not self.widen:
             try:
                 answers = self._run_wide(wide_state, wide_calls, seed, tape)
-            except RuntimeError:  # a forward that makes float32 of its own meets float64
+            except RuntimeError as error:  # a forward that makes float32 of its own meets float64
+                if is_shortage(error):
+                    raise
                 self.widen = True
             else:
                 floats = [t for row in answers.calls for t in row if t.is_floating_point()]

@@ -42,7 +42,7 @@ from kernelwright.judge.correctness import (
 )
 from kernelwright.judge.floor import floor_us, needed_bytes
 from kernelwright.judge.labels import labels_from_process, labels_from_text
-from kernelwright.judge.memory import fair_bytes, free_bytes, give_back
+from kernelwright.judge.memory import batch_bytes, fair_bytes, free_bytes, give_back
 from kernelwright.judge.mutants import KillRate, kill_rate
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.policy import COMPILED, Policy
@@ -54,7 +54,7 @@ from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
-from kernelwright.judge.shortage import in_gigabytes, is_shortage, shortage_words
+from kernelwright.judge.shortage import CURE, in_gigabytes, is_shortage, shortage_words
 from kernelwright.judge.sources import check_cuda_sources
 from kernelwright.judge.stillness import Stillness, kernel_probe
 from kernelwright.judge.timing import BaselineFailed, Plan, plan_batches, run_once
@@ -88,7 +88,7 @@ STEPS = {
     "start": "starting the baselines",
     "time": "timing",
 }
-NO_MEMORY = "there was no GPU memory for it"
+NO_MEMORY = "there was no memory for it"
 
 FORBIDDEN_WORDS = {
     Label.MUTATES_INPUTS: "forward writes into its inputs and the reference does not",
@@ -276,8 +276,7 @@ def _examined(hearing: Hearing, budget: Budget) -> tuple[Hearing, Findings, Verd
     try:
         return hearing, *_examine(hearing, budget)
     except (Failed, MemoryError, RuntimeError) as error:
-        short = error.shortage if isinstance(error, Failed) else is_shortage(error)
-        if not short or hearing.case.large:
+        if not _is_short(error) or hearing.case.large:
             raise
     # Not before the exception is gone: what it was raised from still has its tensors.
     hearing.notes.evidence["lean"] = "memory was short; inputs and outputs are held once"
@@ -307,13 +306,30 @@ def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
         verdict, detail = decide(findings, lambda tried: _named_precision(hearing, tried, budget))
         if case.oracle.random:
             verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail)
-        other_layouts = "other batch sizes and layouts"
-        expected = VARIANTS * findings.trial_s
-        if verdict is Verdict.CORRECT and variants and budget.allows("variants", other_layouts, expected):
-            found = labels_for_variants(contestant, case, hearing.roots("variants"))
-            findings.labels |= set(found)
-            findings.reasons |= found
+        if verdict is Verdict.CORRECT and variants:
+            _other_layouts(hearing, contestant, findings, budget)
     return findings, verdict, detail
+
+
+def _is_short(error: Exception) -> bool:
+    """Whether memory was short, ours or the candidate's."""
+    return error.shortage if isinstance(error, Failed) else is_shortage(error)
+
+
+def _other_layouts(hearing: Hearing, contestant: Contestant, findings: Findings, budget: Budget) -> None:
+    """Labels for what it takes besides the problem's own shapes and layouts, if there is time and memory."""
+    step = "other batch sizes and layouts"
+    if not budget.allows("variants", step, VARIANTS * findings.trial_s):
+        return
+    try:
+        found = labels_for_variants(contestant, hearing.case, hearing.roots("variants"))
+    except (Failed, MemoryError, RuntimeError) as error:
+        if not _is_short(error):
+            raise
+        budget.skipped[step] = NO_MEMORY
+    else:
+        findings.labels |= set(found)
+        findings.reasons |= found
 
 
 def _named_precision(hearing: Hearing, tried: Sequence[Tried], budget: Budget) -> str:
@@ -578,22 +594,26 @@ def _cleared_of_gpu_trouble(failed: Failed, case: Case) -> Failed:
 
 def _cleared_of_shortage(failed: Failed, case: Case) -> Failed:
     """A candidate that ran out of memory is to blame only if it had as much as the reference takes, and more."""
-    fair = fair_bytes(case.footprint)
-    if not case.gpu or failed.verdict is not Verdict.OOM or free_bytes(case.torch_device) >= fair:
+    if not case.gpu or failed.verdict is not Verdict.OOM:
         return failed
-    free = in_gigabytes(free_bytes(case.torch_device))
-    words = f"the candidate had {free} of GPU memory; {in_gigabytes(fair)} are its due. Judge it with the GPU to itself"
-    return Failed(Verdict.JUDGE_ERROR, f"{words}, or on a larger one: {failed.detail}", shortage=True)
+    due, had = fair_bytes(case.footprint), free_bytes(case.torch_device)
+    if had >= due:
+        return failed
+    words = (
+        f"the candidate had {in_gigabytes(had)} of GPU memory and is due {in_gigabytes(due)} ({failed.detail}). {CURE}"
+    )
+    return Failed(Verdict.JUDGE_ERROR, words, shortage=True)
 
 
 def _is_tight(case: Case, contestants: int) -> bool:
     """Whether the outputs of all, beside the inputs and what a forward keeps between its steps, are too much."""
-    return 2 * case.input_bytes + 2 * contestants * case.output_bytes > case.room.left()
+    each = 2 * case.output_bytes + case.footprint.between
+    return 2 * case.input_bytes + contestants * each > case.room.left()
 
 
 def _timing_memory(case: Case) -> int:
     if case.gpu:
-        return case.room.left() // 8
+        return batch_bytes(case.footprint, case.room.left())
     return min(available_bytes() // 16, 1 << 30)
 
 

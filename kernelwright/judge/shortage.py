@@ -4,7 +4,7 @@ import re
 
 import torch
 
-__all__ = ["in_gigabytes", "is_shortage", "shortage_words", "speaks_of_gpu_memory", "speaks_of_host_memory"]
+__all__ = ["CURE", "in_gigabytes", "is_shortage", "shortage_words", "speaks_of_gpu_memory", "speaks_of_host_memory"]
 
 # What CUDA and its libraries say where memory is short; also where not even a context can be made.
 GPU_SIGNS = (
