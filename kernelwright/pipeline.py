@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kernelwright.tune.tune import Tuned
 
 Progress = Callable[[str, float], None]
+Reserve = Callable[[str, "Graph"], int]
 
 # Of the whole budget, the part that tuning may spend. The judge has what is left when its turn comes, less what
 # building the candidate and starting processes take, which is not in its budget; and no less than its share.
@@ -56,12 +57,14 @@ def optimize(
     settings: Settings | None = None,
     progress: Progress | None = None,
     strict_weights: bool = False,
+    reserve: Reserve | None = None,
 ) -> Result:
     """The model, made faster: load, capture, simplify, plan, tune, generate, emit, judge.
 
     For a device that is not here the last step is a compile: nothing can be run. `policy`: how it is judged, where
     `precision` and the rest of `budget_s` do not say it all. `strict_weights`: no weight is packed ahead, so that each
-    call sees it however it was written.
+    call sees it however it was written. `reserve`: asked before tuning and before judging, with the graph; it may wait
+    until the GPU's memory is ours, and says how many bytes are.
     """
     began = time.perf_counter()
     settings = settings or read_settings()
@@ -72,6 +75,8 @@ def optimize(
     graph = stages.run("simplify", lambda: simplify(graph), graph_text)
     tuning_s = budget_s * TUNING_SHARE
     wanted = (policy.precision if policy else precision, strict_weights)
+    if reserve is not None and target.present and tuning_s > 0:
+        reserve("tune", graph)
     planned, choices, tuned = chosen(graph, target, tuning_s, settings, *wanted, stages)
     refuse_if_nothing_to_do(problem, planned.kernels)
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
@@ -84,6 +89,8 @@ def optimize(
         judging_s = max(JUDGING_SHARE * budget_s, budget_s - (time.perf_counter() - began) - STARTING_S)
         # Not sanitized: our own tests do that to these kernels, and `check` does it here.
         policy = Policy(budget_s=judging_s, precision=precision, sanitize=False)
+    if reserve is not None:
+        policy = replace(policy, gpu_bytes=reserve("judge", graph))
     return judged(result, policy, stages, progress)
 
 

@@ -25,6 +25,7 @@ class Beginning:
         self._start = start
         self._device = device
         self._why = ""
+        self.shortage = False
         self._thread = threading.Thread(target=self._run, name=f"starts {contestant.name}", daemon=True)
         self._thread.start()
 
@@ -56,4 +57,4 @@ class Beginning:
                 torch.cuda.set_device(self._device)
             self._start()
         except Failed as failed:
-            self._why = failed.detail
+            self._why, self.shortage = failed.detail, failed.shortage

@@ -1,10 +1,11 @@
 """A problem and a device come in; the problem made ready to judge by goes out: its model, shapes, state and oracle."""
 
 import contextlib
+import gc
 import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +15,24 @@ from kernelwright.device import Device
 from kernelwright.errors import KernelwrightError
 from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Entry, Shape
+from kernelwright.judge.criterion import chunks
 from kernelwright.judge.large import Rows, fingerprint, rows_of
+from kernelwright.judge.memory import Footprint, Room, full_bytes, give_back, peak_of
 from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.policy import Policy
-from kernelwright.judge.process import available_bytes, machine_is_busy
+from kernelwright.judge.process import machine_is_busy
 from kernelwright.judge.reference import Reference, State, copied_state, load_state, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.shortage import is_shortage, shortage_words
 from kernelwright.judge.verdict import Failed, Label, Verdict
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem
 
-__all__ = ["Case", "free_bytes", "open_case"]
+__all__ = ["Case", "leaner", "open_case"]
 
 # Two runs from the same state and seed may differ by rounding (atomics), not by more.
 REPEATABLE = 1e-3
-# How many times inputs and outputs are held while a trial is scored: in float64, perturbed, eager's, the candidate's.
+# How many times inputs and outputs are held in a machine's own memory while trials are scored; of a GPU, see memory.py.
 COPIES = 48
 
 
@@ -36,8 +40,9 @@ COPIES = 48
 class Case:
     """A problem made ready on a device.
 
-    tensors    of one set of arguments, for their shapes; without memory if the problem is large
+    tensors    of one set of arguments, for their shapes; without memory
     habits     labels that the reference itself would get: it writes into its inputs, or hands them back
+    stateful   a call changes its buffers
     hands_out_state  its output lies in its own weights or buffers, and changes with them
     large      the judge must not hold inputs and outputs many times over
     rows       how the oracle may take a large problem apart
@@ -53,9 +58,10 @@ class Case:
     model_seed: int
     argument_seed: int
     tensors: list[torch.Tensor]
-    input_bytes: int
-    output_bytes: int
+    footprint: Footprint
+    room: Room
     habits: frozenset[Label]
+    stateful: bool
     hands_out_state: bool
     large: bool
     rows: Rows | None
@@ -63,6 +69,14 @@ class Case:
     threads: int
     device: Device
     torch_device: torch.device
+
+    @property
+    def input_bytes(self) -> int:
+        return self.footprint.inputs
+
+    @property
+    def output_bytes(self) -> int:
+        return self.footprint.outputs
 
     @property
     def gpu(self) -> bool:
@@ -85,7 +99,7 @@ class Case:
 
 def open_case(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> Case:
     """Run the reference; what it cannot do is BAD_REFERENCE, never the candidate's fault."""
-    with _blaming_the_reference():
+    with _blaming_the_reference(torch.device(device.torch_name)):
         return _opened(problem, policy, device, seeds)
 
 
@@ -98,49 +112,50 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     argument_seed = seeds.draw()
     args = reference.draw(argument_seed)
     _, tensors = flatten_arguments(args)
-    input_bytes = sum(t.numel() * t.itemsize for t in tensors)
     seed = seeds.draw()
     secret = seeds.draw()
     before = fingerprint(tensors, secret)
+    held = _held_bytes(torch_device)
     output, random = _called(reference, model, args, seed)
+    footprint = _footprint(tensors, output, state, peak_of(torch_device) - held)
     habits = _habits(tensors, output, fingerprint(tensors, secret) != before)
     if Label.MUTATES_INPUTS in habits:
         args = reference.draw(argument_seed)
         _, tensors = flatten_arguments(args)
-    _, leaves = flatten_output(output)
-    output_bytes = sum(t.numel() * t.itemsize for t in leaves if isinstance(t, torch.Tensor))
-    memory = free_bytes(torch_device)
-    large = COPIES * (input_bytes + output_bytes) > memory
+    shape = Shape.of(args, output, _as_worker_sees(torch_device))
+    hands_out_state = _shares_memory(list(state_of(model).values()), output)
+    room = Room(torch_device, policy.gpu_bytes)
+    large = _is_large(footprint, room)
     if not random and not large:
         load_state(model, state)
         again, _ = _called(reference, model, reference.draw(argument_seed), seed)
         _require_repeatable(output, again)
+    del output
     stateful = _changes_state(model, state)
     load_state(model, state)
     threads = torch.get_num_threads()
     eager_s = _measured(reference, model, args, threads)
     load_state(model, state)
-    oracle = Oracle(reference, model, policy.precision, draws=_draws(large, eager_s, input_bytes + output_bytes))
+    draws = _draws(large, eager_s, footprint.inputs + footprint.outputs)
+    oracle = Oracle(reference, model, policy.precision, draws=draws)
     oracle.random = random
     oracle.guarded = bool(habits)
-    rows = None
-    if large and not random and not stateful:
-        row_bytes = (input_bytes + output_bytes) // max(1, tensors[0].shape[0] if tensors and tensors[0].dim() else 1)
-        rows = rows_of(lambda some: reference.call(model, some), args, row_bytes, memory // COPIES)
+    rows = _rows(oracle, args, footprint, room) if large and not random and not stateful else None
     load_state(model, state)
     return Case(
         problem=problem,
         reference=reference,
         oracle=oracle,
-        shape=Shape.of(args, output, _as_worker_sees(torch_device)),
+        shape=shape,
         state=state,
         model_seed=model_seed,
         argument_seed=argument_seed,
-        tensors=[t.to("meta") for t in tensors] if large else tensors,
-        input_bytes=input_bytes,
-        output_bytes=output_bytes,
+        tensors=[t.to("meta") for t in tensors],
+        footprint=footprint,
+        room=room,
         habits=habits,
-        hands_out_state=_shares_memory(list(state_of(model).values()), output),
+        stateful=stateful,
+        hands_out_state=hands_out_state,
         large=large,
         rows=rows,
         eager_s=eager_s,
@@ -148,6 +163,49 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         device=device,
         torch_device=torch_device,
     )
+
+
+def leaner(case: Case) -> Case:
+    """The same case, judged with as little memory as can be."""
+    gc.collect()
+    give_back(case.torch_device)
+    case.oracle.draws = 1
+    rows = None
+    if not case.oracle.random and not case.stateful:
+        rows = _rows(case.oracle, case.arguments(), case.footprint, case.room)
+    load_state(case.oracle.model, case.state)
+    give_back(case.torch_device)
+    return replace(case, large=True, rows=rows)
+
+
+def _is_large(footprint: Footprint, room: Room) -> bool:
+    if room.device.type == "cuda":
+        return full_bytes(footprint) > room.whole()
+    return COPIES * (footprint.inputs + footprint.outputs) > room.left()
+
+
+def _rows(oracle: Oracle, args: tuple[Any, ...], footprint: Footprint, room: Room) -> Rows | None:
+    _, tensors = flatten_arguments(args)
+    batch = tensors[0].shape[0] if tensors and tensors[0].dim() else 1
+    row_bytes = (footprint.inputs + footprint.outputs + footprint.between) // max(1, batch)
+    return rows_of(lambda some: oracle.reference.call(oracle.model, some), args, row_bytes, room.left() // COPIES)
+
+
+def _held_bytes(device: torch.device) -> int:
+    """What tensors of this process take; from here on, `peak_of` tells how much more it was at most."""
+    peak_of(device)
+    return int(torch.cuda.memory_allocated(device)) if device.type == "cuda" else 0
+
+
+def _footprint(inputs: list[torch.Tensor], output: Any, state: State, taken: int) -> Footprint:
+    """`taken`: the most that the call took, its output among it; not known of a CPU."""
+    leaves = [leaf for leaf in flatten_output(output)[1] if isinstance(leaf, torch.Tensor)]
+    outputs = _bytes_of(leaves)
+    return Footprint(_bytes_of(inputs), outputs, _bytes_of(state.values()), max(0, taken - outputs))
+
+
+def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:
+    return sum(t.numel() * t.itemsize for t in tensors)
 
 
 def _draws(large: bool, eager_s: float, bytes_a_call: int) -> int:
@@ -181,13 +239,6 @@ def _changes_state(model: torch.nn.Module, state: State) -> bool:
     return any(not same_bits(tensor.detach(), state[name]) for name, tensor in state_of(model).items())
 
 
-def free_bytes(device: torch.device) -> int:
-    if device.type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return int(free)
-    return available_bytes()
-
-
 def _as_worker_sees(device: torch.device) -> torch.device:
     return torch.device("cuda", 0) if device.type == "cuda" else device
 
@@ -212,8 +263,12 @@ def _require_repeatable(first: Any, second: Any) -> None:
 def _about_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if not a.numel():
         return True
-    x, y = torch.nan_to_num(a.double()), torch.nan_to_num(b.double())
-    return float((x - y).abs().max()) <= REPEATABLE * float(x.square().mean().sqrt())
+    x, y, largest, squares = a.reshape(-1), b.reshape(-1), 0.0, 0.0
+    for part in chunks(x):
+        one = torch.nan_to_num(x[part].double())
+        squares += float(one.square().sum())
+        largest = max(largest, float(one.sub_(torch.nan_to_num(y[part].double())).abs_().max()))
+    return largest <= REPEATABLE * math.sqrt(squares / x.numel())
 
 
 def _measured(reference: Reference, model: torch.nn.Module, args: tuple[Any, ...], threads: int) -> float:
@@ -246,15 +301,18 @@ def _shortest(call: Callable[[], Any], device: torch.device) -> float:
 
 
 @contextlib.contextmanager
-def _blaming_the_reference() -> Iterator[None]:
+def _blaming_the_reference(device: torch.device) -> Iterator[None]:
     try:
         yield
     except (Failed, KeyboardInterrupt):
         raise
     except KernelwrightError as error:
         raise Failed(Verdict.BAD_REFERENCE, str(error).replace("\n", " ")) from error
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise Failed(Verdict.BAD_REFERENCE, f"the reference runs out of memory here: {error}") from error
     except BaseException as error:
+        if is_shortage(error) and device.type == "cuda":  # perhaps a neighbour's
+            words = shortage_words("the reference itself", error, device)
+            raise Failed(Verdict.JUDGE_ERROR, words, shortage=True) from error
+        if is_shortage(error):
+            raise Failed(Verdict.BAD_REFERENCE, f"the reference runs out of memory here: {error}") from error
         # A problem's own code may raise anything, SystemExit too.
         raise Failed(Verdict.BAD_REFERENCE, f"the reference raises {type(error).__name__}: {error}") from error

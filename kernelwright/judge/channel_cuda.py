@@ -19,6 +19,7 @@ import torch
 import torch.utils.dlpack
 
 from kernelwright.judge import wire
+from kernelwright.judge.shortage import is_shortage
 
 __all__ = [
     "DeviceMemory",
@@ -200,7 +201,9 @@ class Segments:
             if handle not in self._opened:
                 try:
                     pointer = opened(handle)
-                except DriverError:  # the worker has freed it since, to make room
+                except DriverError as error:  # the worker has freed it since, to make room
+                    if is_shortage(error):
+                        raise
                     continue
                 _, real_size = _allocation(pointer)
                 self._opened[handle] = base, min(size, real_size), pointer
@@ -286,8 +289,8 @@ def probe() -> bool:
         x = torch.arange(1 << 20, device="cuda", dtype=torch.float32)
         total = float((x * 2).double().sum())
         torch.cuda.synchronize()
-    except RuntimeError:
-        return False
+    except RuntimeError as error:
+        return is_shortage(error)  # then it answers, if only that it is full
     return total == float(1 << 20) * ((1 << 20) - 1)
 
 

@@ -18,9 +18,10 @@ from kernelwright.judge.case import Case
 from kernelwright.judge.closeness import close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.contestant import Contestant, Shape
-from kernelwright.judge.criterion import STEADY, Jumps, Score, Yardstick, limits_for, score
+from kernelwright.judge.criterion import STEADY, Jumps, Score, Yardstick, chunks, limits_for, score
 from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
 from kernelwright.judge.large import fingerprint, row_slices, sliced
+from kernelwright.judge.memory import give_back, most_kept
 from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
 from kernelwright.judge.randomness import differences
@@ -41,6 +42,7 @@ __all__ = [
     "examine",
     "examine_rows",
     "lies_in_inputs",
+    "lightened",
     "passes",
     "plan_trials",
     "within",
@@ -49,6 +51,8 @@ __all__ = [
 
 DRAWS = 64
 REPEATS = 8
+LOOKED_AT = 20  # any number: nobody works against this one
+MOST_FAILED = 4  # trials of a large problem that failed and are kept, to tell why
 ILL_CONDITIONED = 1e-2  # Y beyond this share of the output: the reference's own answer is mostly rounding
 
 
@@ -124,6 +128,7 @@ def examine(
     `left_s` says how many seconds are left. The last trials tell how long the next take.
     """
     findings, other, trials = _prepared(contestant, case, trials, seeds)
+    most = 1 if case.large else most_kept(case.footprint, case.room.left())
     done, watch, each_s = 0, Stopwatch(), 0.0
     while done < len(trials):
         if done >= ALWAYS and not each_s < left_s():
@@ -136,11 +141,26 @@ def examine(
             fitting //= 2
         group = alike[:fitting]
         _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
+        _lighten_all_but(most, findings)
         done += len(group)
         each_s = watch.lap() / len(group)
         progress(done / len(trials))
     findings.trial_s = each_s
     return findings
+
+
+def _lighten_all_but(most: int, findings: Findings) -> None:
+    """The first trials, which are worth most, stay whole, and some that failed; of the others the scores do."""
+    whole = failed = 0
+    for place, tried in enumerate(findings.tried):
+        if not tried.arguments:
+            continue
+        if whole < most:
+            whole += 1
+        elif not passes(tried) and failed < MOST_FAILED:
+            failed += 1
+        else:
+            findings.tried[place] = lightened(tried)
 
 
 def _prepared(
@@ -215,7 +235,7 @@ def _examine_by_rows(
             kept = tuple(t.clone() for t in found) if not all(map(within, yards, scores)) else ()
             findings.tried.append(Tried(trial, state, seed, args, yards, scores, kept))
         else:
-            findings.tried.append(Tried(trial, state, seed, (), [bare(yard) for yard in yards], scores))
+            findings.tried.append(lightened(Tried(trial, state, seed, (), yards, scores)))
 
 
 def _call_in_place(
@@ -229,10 +249,13 @@ def _call_in_place(
     findings: Findings,
 ) -> tuple[tuple[Any, ...], list[int]]:
     """One call whose inputs lie nowhere but in the pool; the inputs, as they were given, and their fingerprint."""
+    if contestant.shape is not None and case.room.left() < 3 * case.input_bytes:
+        contestant.release()  # inputs are drawn, changed and written where its last output lies
     contestant.take_state(list(state.values()))
     contestant.map(case.shape, [0])
     contestant.pool.fill_bands(fill)
     given = _write_trial(contestant, case, trial, secret)
+    give_back(case.torch_device)
     contestant.call(range(1), seed)
     note_memory_use(contestant, 1, findings)
     findings.damaged_bands += contestant.pool.damaged_bands()
@@ -256,9 +279,15 @@ def _copied(args: tuple[Any, ...]) -> tuple[Any, list[torch.Tensor]]:
 
 
 def bare(yard: Yardstick) -> Yardstick:
-    """A yardstick that has served: its kind without its numbers."""
+    """A yardstick that has served: its kind without its numbers; of the spread, the largest."""
     nothing = yard.eager[:0].clone()
-    return replace(yard, exact=nothing, eager=nothing, spread=None, settled=None, jumps=STEADY)
+    spread = yard.spread.max().reshape(1) if yard.spread is not None and yard.spread.numel() else None
+    return replace(yard, exact=nothing, eager=nothing, spread=spread, settled=None, jumps=STEADY)
+
+
+def lightened(tried: Tried) -> Tried:
+    """What is left of a trial once nothing more is asked of it: its scores."""
+    return replace(tried, arguments=(), yards=[bare(yard) for yard in tried.yards], found=())
 
 
 def randomised(state: State, seed: int) -> State:
@@ -280,9 +309,16 @@ def _examine_group(
     if lies_in_inputs(contestant, 0, calls[0], first[0]):
         findings.labels.add(Label.ALIASES_INPUT)
     after = contestant.give_state()
-    again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
-    varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
-    if varying:
+    if case.large:
+        # Its outputs are read where they lie, and there is room for one of them: the second call's takes its place.
+        secret = seeds.draw()
+        prints = [fingerprint(row, secret) for row in first]
+        first = again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
+        varying = [n for n in range(len(calls)) if fingerprint(first[n], secret) != prints[n]]
+    else:
+        again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
+        varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
+    if varying and not case.large:
 
         def call(fill: int) -> list[list[torch.Tensor]]:
             outputs = _call_all(contestant, case.shape, state, calls, seed, fill, findings)
@@ -291,6 +327,8 @@ def _examine_group(
         answers = {fill: [row[n] for n in varying] for fill, row in zip(FILLS, (first, again), strict=True)}
         if _bytes_decide(call, answers, seeds):
             findings.outside_reads += [group[n].family.name for n in varying]
+    if not varying:
+        again = first
     truth = case.oracle.truth(state, calls, seed)
     for number, trial in enumerate(group):
         yards = truth.calls[number]
@@ -303,14 +341,16 @@ def _examine_group(
         if not all(map(within, yards, scores)) and all(map(passes, findings.tried)) and not trial.family.ties:
             before = calls[:number] if case.oracle.random or truth.changed else []
             yards, scores = appealed(case.oracle, state, [*before, calls[number]], seed, first[number])
-        kept = tuple(first[number]) if not all(map(within, yards, scores)) else ()
+        kept = tuple(t.clone() for t in first[number]) if not all(map(within, yards, scores)) else ()
         findings.tried.append(Tried(trial, state, seed, calls[number], yards, scores, kept))
         if trial.family.name == "integers" and any(map(_inexact, first[number], yards)):
             findings.labels.add(Label.INEXACT_INTEGERS)
-        if number in varying:
+        if number in varying and not case.large:
             findings.differing.append(trial.family.name)
             repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
             findings.tried.append(Tried(trial, state, seed, calls[number], yards, repeat, tuple(again[number])))
+    if case.large and varying:
+        findings.differing += [group[n].family.name for n in varying]
     if after:
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
 
@@ -319,9 +359,12 @@ def lies_in_inputs(contestant: Contestant, slot: int, args: tuple[Any, ...], out
     """Whether a call's output changes when its inputs are overwritten, with the worker stopped: no matter what the
     worker says of its addresses, then they share memory."""
     views = [contestant.pool.view(place) for place in contestant.layout.slots[slot]]
+    # A large output on a GPU is no copy: it would change together with what it is compared with.
+    before = fingerprint(output, LOOKED_AT) if contestant.pool.memory.bytes.is_cuda else None
     for view in views:
         view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
-    shared = not _same_outputs(contestant.peek(slot), output)
+    now = contestant.peek(slot)
+    shared = not _same_outputs(now, output) if before is None else fingerprint(now, LOOKED_AT) != before
     for view, tensor in zip(views, flatten_arguments(args)[1], strict=True):
         view.copy_(tensor)
     return shared
@@ -351,7 +394,7 @@ def appealed(
 
 def _inexact(candidate: torch.Tensor, yard: Yardstick) -> bool:
     """Eager is exact, as sums of small integers can be, and the candidate is not."""
-    exact = torch.equal(yard.eager.double(), yard.exact.double())
+    exact = all(torch.equal(yard.eager[part].double(), yard.exact[part].double()) for part in chunks(yard.eager))
     return exact and not torch.equal(candidate.reshape(-1), yard.eager)
 
 

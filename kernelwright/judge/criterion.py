@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 # Elements at a time. On a CPU temporaries then stay in cache and heap: fresh pages would cost more than the sums.
-CHUNKS = {"cpu": 1 << 18, "cuda": 1 << 25}
+# On a GPU they would be several times as large as the tensors.
+CHUNKS = {"cpu": 1 << 18, "cuda": 1 << 24}
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +163,7 @@ def yardstick(
         worst = max(worst, float(gap.abs().max()))
         size += float(kept(g[part]).square().sum())
         if s is not None:
-            moved += float(kept(s[part]).square().sum())
+            moved += float(kept(s[part].double()).square().sum())
         count += gap.numel() if whole else int(finite.sum())
     n = max(count, 1)
     eager_rms = max(math.sqrt(error / n), pooled_rms, allowance_rms)
@@ -245,7 +246,7 @@ def _ratio(error: float, unit: float) -> float:
 
 def chunks(flat: torch.Tensor) -> Iterator[slice]:
     """Slices that cover a flat tensor."""
-    step = CHUNKS.get(flat.device.type, 1 << 25)
+    step = CHUNKS.get(flat.device.type, 1 << 24)
     for start in range(0, flat.numel(), step):
         yield slice(start, min(start + step, flat.numel()))
 

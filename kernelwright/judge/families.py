@@ -5,6 +5,7 @@ matrices symmetric: a candidate may rely on what the problem promises. A variant
 finite or hopelessly ill-conditioned says nothing, and is dropped by the caller.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,10 +13,12 @@ from typing import Any
 import torch
 
 from kernelwright.judge.codec import flatten_arguments, unflatten
+from kernelwright.judge.criterion import chunks
 
 __all__ = ["FAMILIES", "Family", "randomised_state", "transformed"]
 
 Transform = Callable[[torch.Tensor], torch.Tensor]
+AT_ONCE = 1 << 25  # elements that are sorted at a time
 PRIMES = (7919, 104729, 1299709, 15485863, 32452843, 49979687, 67867967, 86028121)
 
 
@@ -41,7 +44,7 @@ def zero_mean(x: torch.Tensor) -> torch.Tensor:
     if _is_symmetric(x):
         signs = _signs(x[0])
         return x * signs[:, None] * signs[None, :]
-    return x * _signs(x)
+    return _signs(x).mul_(x)
 
 
 def scaled(factor: float) -> Transform:
@@ -52,19 +55,23 @@ def offset(x: torch.Tensor) -> torch.Tensor:
     """1 plus or minus about a thousandth: sums cancel, variances are small beside an epsilon."""
     if x.numel() < 2:
         return x
-    spread = x.double().std().clamp_min(1e-30)
-    shifted = (1 + 1e-3 * (x.double() - x.double().mean()) / spread).to(x.dtype)
-    return torch.where(x == 0, x, shifted)
+    mean, spread = _mean(x), max(_deviation(x), 1e-30)
+    y, old = torch.empty_like(x, memory_format=torch.contiguous_format), x.reshape(-1)
+    new = y.view(-1)
+    for part in chunks(old):
+        shifted = (1 + 1e-3 * (old[part].double() - mean) / spread).to(x.dtype)
+        new[part] = torch.where(old[part] == 0, old[part], shifted)
+    return y
 
 
 def spikes(x: torch.Tensor) -> torch.Tensor:
     """Large values at the first, last and tile-edge indices of each dimension: whatever skips one of them shows."""
     if not x.dim() or not x.numel() or _is_symmetric(x):
         return x
-    y = zero_mean(x).clone()
+    y = zero_mean(x)
     count = max(1, min(x.numel() // 32, 1 << 18))
     where = tuple(_edges(size, count, x.device) for size in x.shape)
-    height = 16 * max(1.0, float(x.double().square().mean().sqrt()))
+    height = 16 * max(1.0, _rms(x))
     # Two draws may name one place, and a GPU writes them in any order: a place has one value, whoever writes it.
     place = torch.stack([index * prime for index, prime in zip(where, PRIMES, strict=False)]).sum(0)
     values = (height * (1 + (place % 9973) / 9973)).to(x.dtype)
@@ -88,7 +95,7 @@ def outliers(factor: float, most: int = 1 << 30) -> Transform:
         count = max(2, min(x.numel() // 4096, most))
         turn = torch.arange(count, device=x.device) % 2  # both signs occur
         where = (torch.randint(0, x.numel(), (count,), device=x.device) // 2 * 2 + turn).clamp_max(x.numel() - 1)
-        height = factor * max(1.0, float(x.double().square().mean().sqrt()))
+        height = factor * max(1.0, _rms(x))
         sign = 1 - 2 * (where % 2)  # of the place, as two draws may name one
         flat[where] = torch.where(flat[where] == 0, flat[where], (height * sign).to(x.dtype))
         return y
@@ -100,8 +107,8 @@ def last_spike(x: torch.Tensor) -> torch.Tensor:
     """The last element along the last dimension dominates: leaving out the tail of a reduction shows."""
     if not x.dim() or not x.numel() or _is_symmetric(x):
         return x
-    y = zero_mean(x).clone()
-    height = 16 * max(1.0, float(x.double().square().mean().sqrt()))
+    y = zero_mean(x)
+    height = 16 * max(1.0, _rms(x))
     last = y[..., -1]
     y[..., -1] = torch.where(last == 0, last, torch.full_like(last, height))
     return y
@@ -111,7 +118,7 @@ def integers(x: torch.Tensor) -> torch.Tensor:
     """-1, 0 or 1: sums of products are exact in float32, whatever their order."""
     if _is_symmetric(x):
         return x.sign()
-    drawn = torch.randint(-1, 2, x.shape, device=x.device).to(x.dtype)
+    drawn = torch.randint(-1, 2, x.shape, device=x.device, dtype=torch.int8).to(x.dtype)
     return torch.where(x == 0, x, drawn)
 
 
@@ -119,7 +126,12 @@ def in_order(x: torch.Tensor) -> torch.Tensor:
     """Sorted along the last dimension: neighbours are alike, maxima stand at the end."""
     if not x.dim() or _is_symmetric(x) or bool((x == 0).any()):
         return x
-    return x.sort(dim=-1).values
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    rows, into = x.reshape(-1, x.shape[-1]), y.view(-1, x.shape[-1])
+    at_once = max(1, AT_ONCE // max(1, x.shape[-1]))  # its indices take twice the memory
+    for start in range(0, len(rows), at_once):
+        into[start : start + at_once] = rows[start : start + at_once].sort(dim=-1).values
+    return y
 
 
 def zeros(x: torch.Tensor) -> torch.Tensor:
@@ -168,6 +180,22 @@ def _randomised(name: str, x: torch.Tensor) -> torch.Tensor:
         return (centre + spread * torch.randn_like(x, dtype=torch.float32)).to(x.dtype)
     # A constant: ones and zeros are what a lazy kernel leaves out.
     return (centre * (0.5 + noise) if centre else noise - 0.5).to(x.dtype)
+
+
+def _mean(x: torch.Tensor) -> float:
+    flat = x.reshape(-1)
+    return sum(float(flat[part].double().sum()) for part in chunks(flat)) / max(1, x.numel())
+
+
+def _rms(x: torch.Tensor) -> float:
+    flat = x.reshape(-1)
+    return math.sqrt(sum(float(flat[part].double().square_().sum()) for part in chunks(flat)) / max(1, x.numel()))
+
+
+def _deviation(x: torch.Tensor) -> float:
+    flat, mean = x.reshape(-1), _mean(x)
+    total = sum(float((flat[part].double() - mean).square_().sum()) for part in chunks(flat))
+    return math.sqrt(total / max(1, x.numel() - 1))
 
 
 def _signs(x: torch.Tensor) -> torch.Tensor:

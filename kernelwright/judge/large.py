@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
+from kernelwright.judge.shortage import is_shortage
 
 __all__ = ["Rows", "fingerprint", "row_slices", "rows_of", "sliced"]
 
@@ -75,7 +76,9 @@ def _independent(call: Callable[[tuple[Any, ...]], Any], args: tuple[Any, ...], 
     try:
         four = _leaves(call(sliced(args, rows, slice(0, 4))))
         apart = [_leaves(call(sliced(args, rows, slice(i, i + 2)))) for i in (0, 2)]
-    except (RuntimeError, ValueError, IndexError):
+    except (RuntimeError, ValueError, IndexError) as error:
+        if is_shortage(error):
+            raise
         return False
     for whole, first, second in zip(four, *apart, strict=True):
         if not whole.dim() or whole.shape[0] != 4 or first.shape[0] != 2:

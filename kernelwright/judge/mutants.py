@@ -13,9 +13,10 @@ import torch
 
 from kernelwright.judge.codec import flatten_arguments, unflatten
 from kernelwright.judge.correctness import Tried
-from kernelwright.judge.criterion import Yardstick, limits_for, score
+from kernelwright.judge.criterion import Yardstick, chunks, limits_for, score
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.precision import as_accurate_as
+from kernelwright.judge.shortage import is_shortage
 
 __all__ = ["KillRate", "kill_rate"]
 
@@ -28,11 +29,13 @@ class KillRate:
     """Which wrong answers were made up, and which of them passed every trial.
 
     constant  those that look at no input and pass as long as the weights are the problem's own: a degenerate problem
+    unmade    those that there was no memory for
     """
 
     made: tuple[str, ...]
     survivors: tuple[str, ...]
     constant: tuple[str, ...]
+    unmade: tuple[str, ...] = ()
 
     @property
     def rate(self) -> float | None:
@@ -41,19 +44,25 @@ class KillRate:
 
 def kill_rate(trials: Sequence[Tried], oracle: Oracle, out_of_time: Callable[[], bool]) -> KillRate:
     """Judge every wrong answer by every trial until one rejects it."""
-    made, survivors, constant = [], [], []
+    made, survivors, constant, unmade = [], [], [], []
     trials = [tried for tried in trials if tried.arguments or not tried.yards]
     for name, mutant in MUTANTS.items():
         if out_of_time():
             break
-        rejected, rejected_own, wrong = _tried_on(mutant, trials, oracle, thorough=name in CONSTANT)
+        try:
+            rejected, rejected_own, wrong = _tried_on(mutant, trials, oracle, thorough=name in CONSTANT)
+        except (MemoryError, RuntimeError) as error:
+            if not is_shortage(error):
+                raise
+            unmade.append(name)
+            continue
         if wrong:
             made.append(name)
             if not rejected:
                 survivors.append(name)
             if name in CONSTANT and not rejected_own:
                 constant.append(name)
-    return KillRate(tuple(made), tuple(survivors), tuple(constant))
+    return KillRate(tuple(made), tuple(survivors), tuple(constant), tuple(unmade))
 
 
 def _tried_on(mutant: Mutant, trials: Sequence[Tried], oracle: Oracle, *, thorough: bool) -> tuple[bool, bool, bool]:
@@ -123,11 +132,12 @@ def one_element(tried: Tried, trials: Sequence[Tried], oracle: Oracle) -> Leaves
         answer = yard.eager.clone()
         if answer.numel():
             at = answer.numel() // 2
-            wrong = answer.logical_not() if answer.dtype is torch.bool else answer + 1
+            right = answer[at]
+            wrong = right.logical_not() if answer.dtype is torch.bool else right + 1
             if answer.is_floating_point():
                 coarse = yard.allowance_rms > 0 or yard.dtype.itemsize < 4
-                wrong = answer + (2 if coarse else 1e-3) * answer.abs().clamp_min(yard.scale_rms)
-            answer[at] = wrong[at]
+                wrong = right + (2 if coarse else 1e-3) * right.abs().clamp_min(yard.scale_rms)
+            answer[at] = wrong
         return answer
 
     return _if_different([spoil(yard) for yard in tried.yards], tried)
@@ -215,5 +225,10 @@ def _if_different(answer: Leaves, tried: Tried) -> Leaves | None:
 
 
 def _mean(yard: Yardstick) -> float:
-    finite = yard.eager[torch.isfinite(yard.eager)] if yard.dtype.is_floating_point else yard.eager
-    return float(finite.double().mean()) if finite.numel() else 0.0
+    total, count = 0.0, 0
+    for part in chunks(yard.eager):
+        some = yard.eager[part].double()
+        finite = torch.isfinite(some)
+        total += float(torch.where(finite, some, 0.0).sum())
+        count += int(finite.sum())
+    return total / count if count else 0.0

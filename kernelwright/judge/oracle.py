@@ -17,6 +17,7 @@ from kernelwright.judge.codec import as_real, flatten_arguments, flatten_output,
 from kernelwright.judge.criterion import Jumps, Yardstick, chunks, unit_roundoff, yardstick
 from kernelwright.judge.modes import Recording, Replaying, Rounded, Widened, rounded, tf32_by_flags
 from kernelwright.judge.reference import Reference, State, seeded
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 
 __all__ = ["Answers", "Oracle", "Truth", "same_bits"]
@@ -113,7 +114,9 @@ class Oracle:
             answers = self._run(
                 model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
             )
-        except RuntimeError:
+        except RuntimeError as error:
+            if is_shortage(error):
+                raise
             return None
         finally:
             self._loaded.pop(id(model), None)
@@ -167,7 +170,9 @@ class Oracle:
         if not self.widen:
             try:
                 answers = self._run_wide(wide_state, wide_calls, seed, tape)
-            except RuntimeError:  # a forward that makes float32 of its own meets float64
+            except RuntimeError as error:  # a forward that makes float32 of its own meets float64
+                if is_shortage(error):
+                    raise
                 self.widen = True
             else:
                 floats = [t for row in answers.calls for t in row if t.is_floating_point()]
@@ -255,7 +260,7 @@ class Oracle:
         if answers is None:
             return none
         return [
-            [_rms(a.double() - g) if a.is_floating_point() else 0.0 for a, g in zip(row, exact_row, strict=True)]
+            [_rms_of_gap(a, g) if a.is_floating_point() else 0.0 for a, g in zip(row, exact_row, strict=True)]
             for row, exact_row in zip(answers.calls, exact.calls, strict=True)
         ]
 
@@ -317,7 +322,7 @@ class _Moves:
     def __init__(self, exact: torch.Tensor, eager: torch.Tensor) -> None:
         self.exact = exact
         self.draws = 0
-        self.squares: torch.Tensor | None = None
+        self.sizes: torch.Tensor | None = None  # roots of the sums of squares
         self.low: torch.Tensor | None = None
         self.high: torch.Tensor | None = None
         self.settled = None if eager.is_floating_point() else (exact == eager).reshape(-1)
@@ -331,18 +336,23 @@ class _Moves:
             self._settle(moved)
             return
         new, known = moved.reshape(-1), self.exact.reshape(-1)
-        if self.squares is None:
-            self.squares = torch.zeros(known.numel(), dtype=torch.float64, device=known.device)
+        if self.sizes is None:
+            # Moves are a 2^24th of what moves: what float32 cannot hold of one is nothing beside a rounding.
+            dtype = torch.float64 if self.eager.dtype is torch.float64 else torch.float32
+            self.sizes = torch.zeros(known.numel(), dtype=dtype, device=known.device)
         for part in chunks(known):
-            self.squares[part] += (new[part].double() - known[part].double()).square_()
+            gap = new[part].double() - known[part].double()
+            self.sizes[part] = torch.hypot(self.sizes[part].double(), gap).to(self.sizes.dtype)
 
     def shove(self, moved: torch.Tensor) -> None:
         if self.settled is not None:
             self._settle(moved)
             return
-        wide, exact = moved.double(), self.exact.double()
-        self.low = torch.minimum(exact if self.low is None else self.low, wide)
-        self.high = torch.maximum(exact if self.high is None else self.high, wide)
+        wide = moved.double().reshape(-1)
+        if self.low is None or self.high is None:
+            self.low, self.high = (self.exact.double().reshape(-1).clone() for _ in range(2))
+        torch.minimum(self.low, wide, out=self.low)
+        torch.maximum(self.high, wide, out=self.high)
 
     def _settle(self, moved: torch.Tensor) -> None:
         assert self.settled is not None
@@ -350,25 +360,27 @@ class _Moves:
         self.settled &= same
         self.flips = max(self.flips, same.numel() - int(same.sum()))
 
-    def rms(self) -> torch.Tensor | None:
-        """Scaled from the perturbation that was made to the dtype's own roundoff."""
-        if self.squares is None:
+    def spread(self) -> torch.Tensor | None:
+        """The rms of the moves, flat, scaled from the perturbation that was made to the dtype's own roundoff.
+
+        In place of what it is made from: nothing else can be asked afterwards.
+        """
+        if self.sizes is None:
             return None
-        moved = torch.empty_like(self.squares)
-        for part in chunks(moved):
-            moved[part] = self._moved(part)
-        return moved.reshape(self.exact.shape)
+        for part in chunks(self.sizes):
+            self.sizes[part] = self._moved(part).to(self.sizes.dtype)
+        return self.sizes
 
     def _moved(self, part: slice) -> torch.Tensor:
-        assert self.squares is not None
-        moved = (self.squares[part] / self.draws).sqrt_().mul_(unit_roundoff(self.eager.dtype) / PERTURBATION)
-        return torch.nan_to_num_(moved, nan=0.0, posinf=0.0)
+        assert self.sizes is not None
+        scale = unit_roundoff(self.eager.dtype) / PERTURBATION / math.sqrt(self.draws)
+        return torch.nan_to_num_(self.sizes[part].double().mul_(scale), nan=0.0, posinf=0.0)
 
     def suspicious(self) -> bool:
         """Whether eager, or a small move, is off out of proportion somewhere: a jump, or a bad condition."""
         if self.settled is not None:
             return not bool(self.settled.all())
-        if self.squares is None:
+        if self.sizes is None:
             return False
         e, g = self.eager.reshape(-1), self.exact.reshape(-1)
         for part in chunks(g):
@@ -385,17 +397,19 @@ class _Moves:
         """The elements that were seen to jump."""
         if self.low is None or self.high is None:
             return torch.zeros((), dtype=torch.bool, device=self.exact.device)
-        reach = torch.maximum(self.high - self.exact, self.exact - self.low)
-        return self._beyond(reach) | self._hops(reach)
+        known = self.exact.reshape(-1)
+        found = torch.empty_like(known, dtype=torch.bool)
+        for part in chunks(known):
+            reach = torch.maximum(self.high[part] - known[part], known[part] - self.low[part])
+            found[part] = self._beyond(reach, part) | self._hops(reach, part)
+        return found.reshape(self.exact.shape)
 
-    def _hops(self, reach: torch.Tensor) -> torch.Tensor:
+    def _hops(self, reach: torch.Tensor, part: slice) -> torch.Tensor:
         """Elements that the smallest move makes jump already: much of a move, and hardly more for a larger one."""
-        flat = reach.reshape(-1)
-        found = torch.zeros_like(flat, dtype=torch.bool)
-        for part in chunks(flat) if self.squares is not None else ():
-            moved = self._moved(part)
-            found[part] = (moved > STRANGE * self._unit(part)) & (flat[part] < SHOVE / 4 * moved)
-        return found.reshape(reach.shape)
+        if self.sizes is None:
+            return torch.zeros_like(reach, dtype=torch.bool)
+        moved = self._moved(part)
+        return (moved > STRANGE * self._unit(part)) & (reach < SHOVE / 4 * moved)
 
     def free(self) -> torch.Tensor:
         """The elements that jump: seen to, or eager did and others were seen to."""
@@ -404,15 +418,15 @@ class _Moves:
 
     def outliers(self) -> torch.Tensor:
         """The elements at which eager jumped."""
-        return self._beyond(self.eager.double() - self.exact.double())
+        e, g = self.eager.reshape(-1), self.exact.reshape(-1)
+        found = torch.empty_like(g, dtype=torch.bool)
+        for part in chunks(g):
+            found[part] = self._beyond(e[part].double() - g[part].double(), part)
+        return found.reshape(self.exact.shape)
 
-    def _beyond(self, gap: torch.Tensor) -> torch.Tensor:
-        flat = gap.reshape(-1).abs()
-        found = torch.empty_like(flat, dtype=torch.bool)
-        for part in chunks(flat):
-            moved = self._moved(part) if self.squares is not None else torch.zeros_like(flat[part])
-            found[part] = flat[part] > self._proportion(moved, self._unit(part))
-        return found.reshape(gap.shape)
+    def _beyond(self, gap: torch.Tensor, part: slice) -> torch.Tensor:
+        moved = self._moved(part) if self.sizes is not None else torch.zeros_like(gap)
+        return gap.abs() > self._proportion(moved, self._unit(part))
 
     def _proportion(self, moved: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
         """How far elements may be off without having jumped."""
@@ -439,13 +453,13 @@ def _yardstick(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves, pooled: 
         return yardstick(
             eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0, jumps=Jumps(flips=moves.flips)
         )
-    spread = moves.rms()
+    jumps = _jumps(eager, exact, moves)
+    spread = moves.spread()
     if eager.dtype is torch.float64 and spread is not None:
         # The oracle is no better than eager here; what rounding can do is all there is to go by.
         pooled = max(pooled, 4 * _rms(spread))
-    jumps = _jumps(eager, exact, moves)
     if spread is not None and jumps.low is not None and jumps.high is not None:
-        spread = torch.where((jumps.low != jumps.high).reshape(spread.shape), 0.0, spread)  # it moved by the jump
+        spread = torch.where(jumps.low != jumps.high, 0.0, spread)  # it moved by the jump
     return yardstick(eager, exact.double(), spread, None, pooled_rms=pooled, allowance_rms=allowed, jumps=jumps)
 
 
@@ -454,12 +468,15 @@ def _jumps(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves) -> Jumps:
     caught = moves.caught()
     if moves.low is None or moves.high is None or not bool(caught.any()):
         return Jumps()
-    e, g, free = eager.double(), exact.double(), moves.free()
-    low = torch.where(free, torch.minimum(moves.low, e), g)
-    high = torch.where(free, torch.maximum(moves.high, e), g)
+    free = moves.free()
     missed = int((free & ~caught).sum())
     spared = min(SPARED_FOR_EACH * missed, eager.numel() // SPARED_SHARE)
-    return Jumps(low=low.reshape(-1), high=high.reshape(-1), spared=spared)
+    flat, known, loose, low, high = eager.reshape(-1), exact.reshape(-1), free.reshape(-1), moves.low, moves.high
+    for part in chunks(known):
+        e, g = flat[part].double(), known[part].double()
+        low[part] = torch.where(loose[part], torch.minimum(low[part], e), g)
+        high[part] = torch.where(loose[part], torch.maximum(high[part], e), g)
+    return Jumps(low=low, high=high, spared=spared)
 
 
 def _weight_versions(model: nn.Module) -> dict[str, int]:
@@ -469,17 +486,30 @@ def _weight_versions(model: nn.Module) -> dict[str, int]:
 def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
-    return torch.equal(_bits(a), _bits(b))
+    x, y = _bits(a), _bits(b)
+    if x.numel() % 8 == 0 and x.storage_offset() % 8 == 0 and y.storage_offset() % 8 == 0:
+        x, y = x.view(torch.int64), y.view(torch.int64)
+    return all(torch.equal(x[part], y[part]) for part in chunks(x))  # a GPU notes the result of every comparison
 
 
 def _bits(x: torch.Tensor) -> torch.Tensor:
-    x = x.contiguous()
-    return x.reshape(-1).view(torch.uint8) if x.numel() else x
+    x = x.contiguous().reshape(-1)
+    return x.view(torch.uint8) if x.numel() else torch.empty(0, dtype=torch.uint8)
 
 
 def _rms(x: torch.Tensor) -> float:
-    finite = torch.nan_to_num(x.double(), nan=0.0, posinf=0.0, neginf=0.0)
-    return float(finite.square().mean().sqrt()) if x.numel() else 0.0
+    return _rms_of_gap(x, torch.zeros((), dtype=torch.float64, device=x.device).expand(x.numel()))
+
+
+def _rms_of_gap(x: torch.Tensor, y: torch.Tensor) -> float:
+    """Of what is finite."""
+    if not x.numel():
+        return 0.0
+    total, one, two = 0.0, x.reshape(-1), y.reshape(-1)
+    for part in chunks(one):
+        gap = one[part].double() - two[part].double()
+        total += float(torch.nan_to_num_(gap, nan=0.0, posinf=0.0, neginf=0.0).square_().sum())
+    return math.sqrt(total / x.numel())
 
 
 def _mapped(args: tuple[Any, ...], change: Callable[[torch.Tensor], torch.Tensor]) -> tuple[Any, ...]:
@@ -526,8 +556,14 @@ def _neighbour(x: torch.Tensor) -> torch.Tensor:
     """Each element or the next number of its dtype."""
     if not x.is_floating_point():
         return x
-    up = torch.nextafter(x, torch.full_like(x, math.inf)) if x.dtype in (torch.float32, torch.float64) else x
-    return torch.where(torch.rand(x.shape, device=x.device) < 0.5, up, x)
+    if x.dtype not in (torch.float32, torch.float64):
+        return x
+    flat, near = x.reshape(-1), torch.empty(x.numel(), dtype=x.dtype, device=x.device)
+    up = torch.tensor(math.inf, dtype=x.dtype, device=x.device)
+    for part in chunks(flat):
+        stay = torch.rand(flat[part].shape, device=x.device) >= 0.5
+        near[part] = torch.where(stay, flat[part], torch.nextafter(flat[part], up))
+    return near.reshape(x.shape)
 
 
 def _as_tensor(leaf: torch.Tensor | float, device: torch.device, *, wide: bool) -> torch.Tensor:

@@ -27,6 +27,7 @@ class Policy:
     timing      whether it is timed at all
     restarts    process restarts of each contestant
     memory_bytes  host memory of a worker and what it starts; 0 for four fifths of what is free
+    gpu_bytes   memory of the GPU that the judge and its workers may take together; 0 for what is free
     disk_bytes  of its private folder, and of any one file
     forbid      labels that turn a pass into INCORRECT
     sanitize    compute-sanitizer on a GPU, where it is installed
@@ -42,6 +43,7 @@ class Policy:
     load_limit_s: float = 120.0
     call_limit_s: float = 60.0
     memory_bytes: int = 0
+    gpu_bytes: int = 0
     disk_bytes: int = 4 << 30
     forbid: frozenset[Label] = frozenset({Label.MUTATES_INPUTS, Label.ALIASES_INPUT})
     mutants: bool = True

@@ -24,22 +24,25 @@ from kernelwright.judge import channel_cuda, wire
 from kernelwright.judge.beginning import Beginning
 from kernelwright.judge.budget import Budget, Share, Stopwatch, WorkClock, share_of_restart, time_for_restart
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
-from kernelwright.judge.case import Case, free_bytes, open_case
+from kernelwright.judge.case import Case, leaner, open_case
 from kernelwright.judge.cell import RAISED, niceness, set_niceness
 from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import (
     Findings,
+    Tried,
     decide,
     draw_distribution,
     errors_of,
     examine,
     examine_rows,
+    lightened,
     plan_trials,
     write_inputs,
 )
 from kernelwright.judge.floor import floor_us, needed_bytes
 from kernelwright.judge.labels import labels_from_process, labels_from_text
+from kernelwright.judge.memory import batch_bytes, fair_bytes, free_bytes, give_back
 from kernelwright.judge.mutants import KillRate, kill_rate
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.policy import COMPILED, Policy
@@ -51,6 +54,7 @@ from kernelwright.judge.robustness import labels_for_variants
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.sanitize import sanitize
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.shortage import CURE, in_gigabytes, is_shortage, shortage_words
 from kernelwright.judge.sources import check_cuda_sources
 from kernelwright.judge.stillness import Stillness, kernel_probe
 from kernelwright.judge.timing import BaselineFailed, Plan, plan_batches, run_once
@@ -73,6 +77,18 @@ COMPILE_LIMIT_S = 180.0
 # beside a restart, which needs many turns: one that is disturbed must not decide.
 BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.02
 SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
+
+# What the judge itself was doing in a phase, should its own memory not suffice for it.
+STEPS = {
+    "read": "the reference itself",
+    "build": "the candidate's first call",
+    "examine": "the float64 oracle",
+    "doubt": "judging known-bad answers",
+    "sanitize": "compute-sanitizer",
+    "start": "starting the baselines",
+    "time": "timing",
+}
+NO_MEMORY = "there was no memory for it"
 
 FORBIDDEN_WORDS = {
     Label.MUTATES_INPUTS: "forward writes into its inputs and the reference does not",
@@ -120,6 +136,8 @@ class Notes:
     errors: Errors | None = None
     killed: KillRate | None = None
     clocked: Clocked | None = None
+    shortage: bool = False
+    phase: str = "read"
     evidence: dict[str, Any] = field(default_factory=dict)
 
 
@@ -140,6 +158,9 @@ class Hearing:
 
     def report(self, phase: str, share: float) -> None:
         """Whoever listens may let us wait until a device is ours: the budget does not run meanwhile."""
+        if share == 0.0:
+            self.notes.phase = phase.partition(" ")[0]
+            give_back(self.case.torch_device)
         with self.clock.stopped():
             self.listener(phase, share)
 
@@ -158,8 +179,16 @@ def _judge(
             verdict, detail = _proceed(problem, candidate, policy, device, progress or _silent, notes, roots)
         except Failed as failed:
             verdict, detail = failed.verdict, failed.detail
-        except channel_cuda.DriverError as error:  # a call of ours; the candidate makes none here
-            verdict, detail = Verdict.JUDGE_ERROR, f"a CUDA call of the judge's own failed: {error}"
+            notes.shortage |= failed.shortage
+        except (MemoryError, RuntimeError) as error:  # our own; the candidate's code runs elsewhere
+            notes.shortage = is_shortage(error)
+            if notes.shortage:
+                detail = shortage_words(STEPS[notes.phase], error, torch.device(device.torch_name))
+            elif isinstance(error, channel_cuda.DriverError):
+                detail = f"a CUDA call of the judge's own failed: {error}"
+            else:
+                raise
+            verdict = Verdict.JUDGE_ERROR
         except OSError as error:  # a full disk, no more processes
             verdict, detail = Verdict.JUDGE_ERROR, f"the system refuses what the judge needs: {error}"
     notes.evidence["seeds"] = roots.used
@@ -189,7 +218,7 @@ def _proceed(
         try:
             return _hear(hearing)
         except Failed as failed:
-            raise _cleared_of_gpu_trouble(failed, case) from failed
+            raise _cleared_of_gpu_trouble(_cleared_of_shortage(failed, case), case) from failed
 
 
 def _hear(hearing: Hearing) -> tuple[Verdict, str]:
@@ -197,12 +226,12 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     policy, notes = hearing.policy, hearing.notes
     with contextlib.ExitStack() as stack:
         slow_starters = _begin_slow_starters(hearing, stack) if policy.timing else None
-        hearing.report("build", 0.0)
+        hearing.report("build by rows" if hearing.case.rows else "build", 0.0)
         _build(hearing)
         budget = Budget(policy.budget_s, hearing.clock)
         notes.evidence["skipped"] = budget.skipped
         hearing.report("examine", 0.0)
-        findings, verdict, detail = _examine(hearing, budget)
+        hearing, findings, verdict, detail = _examined(hearing, budget)
         notes.labels |= findings.labels - hearing.case.habits
         notes.errors = errors_of(findings)
         notes.evidence |= trials_of(findings)
@@ -210,6 +239,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
         if policy.mutants and findings.tried:
             hearing.report("doubt", 0.0)
             _doubt(hearing, findings, budget)
+        findings.tried = [lightened(tried) for tried in findings.tried]
         own_kernels = Label.NO_CUSTOM_KERNEL not in notes.labels
         if verdict is Verdict.CORRECT and policy.sanitize and hearing.case.gpu and own_kernels:
             hearing.report("sanitize", 0.0)
@@ -231,6 +261,7 @@ def _build(hearing: Hearing) -> None:
         with contextlib.closing(hearing.workshop.candidate(arena, build=True)) as contestant:
             contestant.map(case.shape, [0])
             write_inputs(contestant, [case.reference.draw(hearing.roots("build").draw())])
+            give_back(case.torch_device)
             contestant.call(range(1), 0)
             hearing.notes.evidence["build_s"] = time.perf_counter() - started
             with contextlib.suppress(Failed):  # a forward that does not run under a dispatch mode stays untraced
@@ -238,6 +269,20 @@ def _build(hearing: Hearing) -> None:
             if contestant.worker.alive():
                 hearing.notes.labels |= labels_from_process(contestant, hearing.text)
     hearing.workshop.keep()
+
+
+def _examined(hearing: Hearing, budget: Budget) -> tuple[Hearing, Findings, Verdict, str]:
+    """Where memory turns out to be short, once more with as little of it as can be; the hearing goes on so."""
+    try:
+        return hearing, *_examine(hearing, budget)
+    except (Failed, MemoryError, RuntimeError) as error:
+        if not _is_short(error) or hearing.case.large:
+            raise
+    # Not before the exception is gone: what it was raised from still has its tensors.
+    hearing.notes.evidence["lean"] = "memory was short; inputs and outputs are held once"
+    lean = replace(hearing, case=leaner(hearing.case))
+    lean.report("examine by rows" if lean.case.rows else "examine", 0.0)
+    return lean, *_examine(lean, budget)
 
 
 def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
@@ -254,29 +299,48 @@ def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
         trials = plan_trials(policy.families, seeds, 1 if case.large else OWN_REPEATS, weights=bool(case.state))
         left = lambda: budget.left("examine")
         heard = lambda share: hearing.report("examine", share)
-        with _within_memory():
-            if case.rows is not None:
-                findings = examine_rows(contestant, case, trials, seeds, left, heard)
-            else:
-                findings = examine(contestant, case, trials, seeds, group, left, heard)
-        verdict, detail = decide(findings, lambda tried: reduced_precision(tried, case.oracle))
+        if case.rows is not None:
+            findings = examine_rows(contestant, case, trials, seeds, left, heard)
+        else:
+            findings = examine(contestant, case, trials, seeds, group, left, heard)
+        verdict, detail = decide(findings, lambda tried: _named_precision(hearing, tried, budget))
         if case.oracle.random:
             verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail)
-        other_layouts = "other batch sizes and layouts"
-        expected = VARIANTS * findings.trial_s
-        if verdict is Verdict.CORRECT and variants and budget.allows("variants", other_layouts, expected):
-            found = labels_for_variants(contestant, case, hearing.roots("variants"))
-            findings.labels |= set(found)
-            findings.reasons |= found
+        if verdict is Verdict.CORRECT and variants:
+            _other_layouts(hearing, contestant, findings, budget)
     return findings, verdict, detail
 
 
-@contextlib.contextmanager
-def _within_memory() -> Iterator[None]:
+def _is_short(error: Exception) -> bool:
+    """Whether memory was short, ours or the candidate's."""
+    return error.shortage if isinstance(error, Failed) else is_shortage(error)
+
+
+def _other_layouts(hearing: Hearing, contestant: Contestant, findings: Findings, budget: Budget) -> None:
+    """Labels for what it takes besides the problem's own shapes and layouts, if there is time and memory."""
+    step = "other batch sizes and layouts"
+    if not budget.allows("variants", step, VARIANTS * findings.trial_s):
+        return
     try:
-        yield
-    except (MemoryError, torch.OutOfMemoryError) as error:
-        raise Failed(Verdict.JUDGE_ERROR, f"the float64 oracle needs more memory than there is: {error}") from error
+        found = labels_for_variants(contestant, hearing.case, hearing.roots("variants"))
+    except (Failed, MemoryError, RuntimeError) as error:
+        if not _is_short(error):
+            raise
+        budget.skipped[step] = NO_MEMORY
+    else:
+        findings.labels |= set(found)
+        findings.reasons |= found
+
+
+def _named_precision(hearing: Hearing, tried: Sequence[Tried], budget: Budget) -> str:
+    """The arithmetic that explains the errors. A wrong answer is one without a name as well."""
+    try:
+        return reduced_precision(tried, hearing.case.oracle)
+    except (MemoryError, RuntimeError) as error:
+        if not is_shortage(error):
+            raise
+    budget.skipped["the arithmetic of wrong answers"] = NO_MEMORY
+    return ""
 
 
 def _consider_chance(
@@ -296,6 +360,8 @@ def _consider_chance(
 def _doubt(hearing: Hearing, findings: Findings, budget: Budget) -> None:
     share = Share(max(budget.left("doubt"), min(LEAST_DOUBT_S, budget.total_s / 10)))
     killed = kill_rate(findings.tried, hearing.case.oracle, lambda: not share.lasts())
+    if killed.unmade:
+        budget.skipped["known-bad answers"] = f"{', '.join(killed.unmade)}: {NO_MEMORY}"
     hearing.notes.killed = killed
     hearing.notes.evidence["known_bad"] = {
         "made": list(killed.made),
@@ -353,6 +419,8 @@ def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginn
     variant = "plain" if name in ("eager", AGAIN) else name
     contestant, entry = hearing.workshop.unloaded_baseline(name, variant, arena, raised=raised)
     write_inputs(contestant, [case.arguments()])
+    if case.large:
+        give_back(case.torch_device)
 
     def start() -> None:
         contestant.load(entry, case.model_seed, case.worker_device)
@@ -441,7 +509,9 @@ def _never_the_same(case: Case) -> Reference:
     stirred = replace(case.reference, stirred=True)
     try:
         output = flatten_output(case.reference.call(case.oracle.model, stirred.draw(1)))[1]
-    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+        if is_shortage(error):
+            raise
         return case.reference  # it insists on its own numbers
     finite = all(bool(torch.isfinite(leaf).all()) for leaf in output if isinstance(leaf, torch.Tensor))
     return stirred if finite else case.reference
@@ -492,6 +562,7 @@ def _start_all(
         if why:
             left_out[name] = why
             if plain:
+                hearing.notes.shortage |= begun[name].shortage
                 return {}
         else:
             contestants[name] = kept[name] if name in kept else begun[name].contestant
@@ -521,15 +592,28 @@ def _cleared_of_gpu_trouble(failed: Failed, case: Case) -> Failed:
     return failed
 
 
+def _cleared_of_shortage(failed: Failed, case: Case) -> Failed:
+    """A candidate that ran out of memory is to blame only if it had as much as the reference takes, and more."""
+    if not case.gpu or failed.verdict is not Verdict.OOM:
+        return failed
+    due, had = fair_bytes(case.footprint), free_bytes(case.torch_device)
+    if had >= due:
+        return failed
+    words = (
+        f"the candidate had {in_gigabytes(had)} of GPU memory and is due {in_gigabytes(due)} ({failed.detail}). {CURE}"
+    )
+    return Failed(Verdict.JUDGE_ERROR, words, shortage=True)
+
+
 def _is_tight(case: Case, contestants: int) -> bool:
     """Whether the outputs of all, beside the inputs and what a forward keeps between its steps, are too much."""
-    return 2 * case.input_bytes + 2 * contestants * case.output_bytes > free_bytes(case.torch_device)
+    each = 2 * case.output_bytes + case.footprint.between
+    return 2 * case.input_bytes + contestants * each > case.room.left()
 
 
 def _timing_memory(case: Case) -> int:
     if case.gpu:
-        free, _ = torch.cuda.mem_get_info(case.torch_device)
-        return int(free // 8)
+        return batch_bytes(case.footprint, case.room.left())
     return min(available_bytes() // 16, 1 << 30)
 
 
@@ -552,6 +636,7 @@ def _judgement(
         speedup=clocked.speedup if clocked else {},
         times_us=clocked.times_us if clocked else {},
         kill_rate=notes.killed.rate if notes.killed else None,
+        shortage=notes.shortage,
         isolation=notes.isolation,
         environment=_environment(device, notes.busy),
         record=notes.evidence,

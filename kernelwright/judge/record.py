@@ -37,6 +37,7 @@ def record_of(
             "speedup": {name: asdict(found) for name, found in judgement.speedup.items()},
             "times_us": {name: asdict(found) for name, found in judgement.times_us.items()},
             "kill_rate": judgement.kill_rate,
+            "shortage": judgement.shortage,
             "isolation": judgement.isolation,
             "environment": judgement.environment,
             "device": spec,

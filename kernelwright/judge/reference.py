@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from kernelwright.errors import BadProblem
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem, at_home
 
@@ -78,9 +79,12 @@ class Reference:
     def _drawn_on_device(self) -> Any:
         """Large inputs are made where they are needed: a GPU draws them a thousand times faster than a CPU core."""
         if self.device.type == "cuda":
-            # A file may insist on a CPU generator; then it is drawn there.
-            with contextlib.suppress(RuntimeError), self.device:
-                return self.module.get_inputs()
+            try:
+                with self.device:
+                    return self.module.get_inputs()
+            except RuntimeError as error:  # a file may insist on a CPU generator; then it is drawn there
+                if is_shortage(error):  # other numbers would be drawn there, from the same seed
+                    raise
         return self.module.get_inputs()
 
     def at_home(self) -> contextlib.AbstractContextManager[None]:

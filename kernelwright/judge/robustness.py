@@ -18,6 +18,7 @@ from kernelwright.judge.criterion import limits_for, score
 from kernelwright.judge.families import FAMILIES
 from kernelwright.judge.pool import Placement
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.verdict import Failed, Label
 
 __all__ = ["labels_for_variants"]
@@ -41,6 +42,8 @@ def labels_for_variants(contestant: Contestant, case: Case, seeds: Seeds) -> dic
         try:
             why = _wrong(contestant, case, variant, seeds.draw())
         except Failed as failed:
+            if failed.shortage:
+                raise
             why = f"{failed.verdict}: {failed.detail}"
         if why:
             labels[variant.label] = why
@@ -70,7 +73,9 @@ def _wrong(contestant: Contestant, case: Case, variant: Variant, seed: int) -> s
     try:
         output = case.reference.call(case.oracle.model, variant.arguments)
         truth = case.oracle.truth(case.state, [variant.arguments], seed)
-    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError):
+    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
+        if is_shortage(error):
+            raise
         return ""  # the reference does not take this shape either
     if uninformative(truth.calls[0], FAMILIES[1]):
         return ""

@@ -22,6 +22,7 @@ from kernelwright.judge.codec import flatten_arguments
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import write_inputs
 from kernelwright.judge.large import fingerprint
+from kernelwright.judge.memory import give_back
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Samples, Turn, well_known
 from kernelwright.judge.seeds import Seeds
@@ -142,7 +143,8 @@ def _blaming(name: str) -> Iterator[None]:
             raise
         if name not in ("eager", AGAIN):
             raise BaselineFailed(name, f"{failed.verdict} while it was timed: {failed.detail}") from failed
-        raise Failed(Verdict.JUDGE_ERROR, f"the baseline {name} failed: {failed.verdict}, {failed.detail}") from failed
+        words = f"the baseline {name} failed: {failed.verdict}, {failed.detail}"
+        raise Failed(Verdict.JUDGE_ERROR, words, shortage=failed.shortage) from failed
 
 
 def _turn(
@@ -212,6 +214,7 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         given = fingerprint(flatten_arguments(args)[1], secret)
         write_inputs(contestant, [args])
         del args
+        give_back(contestant.pool.memory.bytes.device)  # the worker needs it now
         with _blaming(name):
             elapsed[name] = contestant.call(range(1), seed)
         course.wait_after(name)

@@ -96,6 +96,7 @@ class Judgement:
     speedup    baseline -> how many times faster than it
     times_us   contestant -> time of one call
     kill_rate  how many of the known-bad answers to this problem these trials reject, as a fraction
+    shortage   memory was short, the candidate's or the judge's, and the verdict or the times suffer from it
     isolation  the level of the worker's cell
     record     everything above and all it rests on, ready for JSON and `replay`
     """
@@ -108,6 +109,7 @@ class Judgement:
     speedup: dict[str, Interval]
     times_us: dict[str, Interval]
     kill_rate: float | None
+    shortage: bool
     isolation: str
     environment: dict[str, Any]
     record: dict[str, Any] = field(repr=False)
@@ -118,9 +120,13 @@ class Judgement:
 
 
 class Failed(Exception):
-    """Ends the procedure with a verdict; never leaves the judge."""
+    """Ends the procedure with a verdict; never leaves the judge.
 
-    def __init__(self, verdict: Verdict, detail: str) -> None:
+    shortage  memory was short: with more of it, the verdict may be another
+    """
+
+    def __init__(self, verdict: Verdict, detail: str, *, shortage: bool = False) -> None:
         super().__init__(f"{verdict}: {detail}")
         self.verdict = verdict
         self.detail = detail
+        self.shortage = shortage or verdict is Verdict.OOM

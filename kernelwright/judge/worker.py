@@ -23,6 +23,7 @@ from kernelwright.judge import wire
 from kernelwright.judge.codec import dtype_named, flatten_output, unflatten
 from kernelwright.judge.heap import make_room
 from kernelwright.judge.provenance import Origin, Provenance
+from kernelwright.judge.shortage import speaks_of_gpu_memory, speaks_of_host_memory
 from kernelwright.judge.wire import Fact, Op, Status
 
 __all__ = ["serve"]
@@ -37,14 +38,13 @@ _is_contiguous = torch.Tensor.is_contiguous
 
 # What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
 COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
-MEMORY_SIGNS = ("can't allocate memory", "Cannot allocate memory", "not enough memory", "std::bad_alloc")
 BETWEEN = 4  # outputs' worth of memory for what a forward keeps between its steps
 GPU_FAULT_SIGNS = (
     "an illegal memory access",
     "misaligned address",
     "illegal instruction",
     "unspecified launch failure",
-    "device-side assert",
+    "device-side assert triggered",  # torch speaks of device-side assertions after every CUDA error
     "hardware stack error",
     "CUDA_ERROR_ILLEGAL_ADDRESS",
 )
@@ -432,9 +432,9 @@ def flags() -> tuple[Any, ...]:
 
 def classify(error: BaseException, op: Op) -> Status:
     text = said(error)
-    if isinstance(error, torch.OutOfMemoryError) or "CUDA out of memory" in text:
+    if isinstance(error, torch.OutOfMemoryError) or speaks_of_gpu_memory(text):
         return Status.OUT_OF_GPU_MEMORY
-    if isinstance(error, MemoryError) or any(sign in text for sign in MEMORY_SIGNS):
+    if isinstance(error, MemoryError) or speaks_of_host_memory(text):
         return Status.OUT_OF_MEMORY
     if any(sign in text for sign in GPU_FAULT_SIGNS):
         return Status.GPU_FAULT

@@ -17,6 +17,7 @@ from kernelwright.judge.contestant import Contestant, Entry, Layout, Shape, plan
 from kernelwright.judge.policy import Policy
 from kernelwright.judge.pool import Planner, Pool, make_pool
 from kernelwright.judge.process import Cell, Ended, Limits, Zygote, available_bytes
+from kernelwright.judge.shortage import CURE
 from kernelwright.judge.verdict import Failed, Label, Verdict
 from kernelwright.load import Problem
 
@@ -148,7 +149,10 @@ class Workshop:
                 pool.view(layout.slots[0][0]).copy_(x)
                 contestant.call(range(1), 0)
                 return torch.equal(contestant.outputs(0)[0], x + 1)
-        except Failed:
+        except Failed as failed:
+            if failed.shortage:  # it would be the same at every level
+                words = f"a worker process does not fit on the GPU: {failed.detail}. {CURE}"
+                raise Failed(Verdict.JUDGE_ERROR, words, shortage=True) from failed
             return False
         finally:
             pool.close()

@@ -72,6 +72,7 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         "kill_rate": judgement.kill_rate,
         "degenerate": bool(record.get("known_bad", {}).get("constant")),
         "skipped": {str(step): str(why) for step, why in record.get("skipped", {}).items()},
+        "shortage": judgement.shortage,
         "environment": {**judgement.environment, **environment},
     }
 

@@ -147,6 +147,7 @@ class Row:
     noise       the logarithm by which eager differs from itself in the same run
     degenerate  an answer that looks at no input passes: a speed-up says nothing
     skipped     steps of the judge that did not fit into its time, and why
+    shortage    memory was short, its own or ours: what ran beside it may be the cause
     peers_us    times of others, brought in from elsewhere, by whose they are
     wall_s      from the start of its process to its end
     """
@@ -166,6 +167,7 @@ class Row:
     kill_rate: float | None = None
     degenerate: bool = False
     skipped: Mapping[str, str] = field(default_factory=dict)
+    shortage: bool = False
     work: Work | None = None
     kernels: tuple[KernelFacts, ...] = ()
     contractions: tuple[Contraction, ...] = ()

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from kernelwright.build import KernelResources
     from kernelwright.judge import Policy
     from kernelwright.result import Result
+    from kernelwright.suite.memory import Promises
 
 LOG = logging.getLogger(__name__)
 
@@ -103,6 +104,7 @@ def optimized(job: Job, turns: Turns) -> Row:
     from kernelwright.pipeline import optimize
     from kernelwright.report.facts import row_of
 
+    promises = promises_of(job)
     with shared_workers():  # started now: the judge would do it while it holds the device
         result = optimize(
             Path(job.path),
@@ -110,9 +112,13 @@ def optimized(job: Job, turns: Turns) -> Row:
             budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
             policy=policy_of(job),
             settings=settings_of(job),
-            progress=lambda phase, share: announce(phase, share, turns),
+            progress=lambda phase, share: announce(phase, share, turns, promises),
+            reserve=promises.reserve if promises is not None else None,
         )
     turns.take(Hold.NOT)
+    if promises is not None:
+        release_cached_memory()
+        promises.release()
     keep(result, Path(job.folder))
     return row_of(result, job.problem, job.sha256, job.terms, environment(job), resources_of(result, job))
 
@@ -131,10 +137,26 @@ def settings_of(job: Job) -> Settings:
     return replace(read_settings(), jobs=job.compilers)
 
 
-def announce(phase: str, share: float, turns: Turns) -> None:
+def promises_of(job: Job) -> Promises | None:
+    """This problem's memory on a GPU that is here; a CPU's is the machine's, which the runner looks after."""
+    from kernelwright.device import resolve
+    from kernelwright.suite.memory import Ledger, Promises
+
+    device = resolve(job.device)
+    if device.kind != "cuda" or not device.present:
+        return None
+    import torch
+
+    total = torch.cuda.get_device_properties(device.torch_name).total_memory
+    return Promises(Ledger(Path(job.locks), job.device, total), alone=job.alone)
+
+
+def announce(phase: str, share: float, turns: Turns, promises: Promises | None) -> None:
     """A phase begins when its turn has come; whoever waits for a GPU keeps no memory on it that it does not use."""
     if share == 0.0:
         release_cached_memory()
+        if promises is not None:
+            promises.enter(phase)
     turns.enter(phase)
     if share == 0.0:
         LOG.info(phase)

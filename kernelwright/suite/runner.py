@@ -35,8 +35,6 @@ ENDINGS = {
     keeper.OUT_OF_TIME: ("OUT_OF_TIME", "took longer than {limit_s:.0f} s in all"),
     keeper.OUT_OF_MEMORY: ("OUT_OF_MEMORY", "took more than {memory_gb:.0f} GB of memory"),
 }
-# May be the fault of those beside it: run again by itself before it counts.
-NEIGHBOURS_FAULT = ("OUT_OF_MEMORY", "OOM")
 STARVED_SHARE = 0.2  # of the machine's memory: with less left no further problem is started beside others
 GRACE_S = 20.0
 
@@ -185,7 +183,7 @@ class Crew:
         """Write the row; without one the problem was stopped for want of time, and is left for the next run."""
         if row is None:
             outcome.left.append(problem.name)
-        elif again is not None and row.verdict in NEIGHBOURS_FAULT and self.order.limits.jobs > 1:
+        elif again is not None and row.shortage and self.order.limits.jobs > 1:
             again.append(problem)
         else:
             self.folder.append(row)
@@ -265,14 +263,16 @@ class Crew:
     def ended(self, problem: SuiteProblem, code: int, folder: Path, wall_s: float) -> Row:
         """The row of a problem that could not write its own."""
         limits = self.order.limits
-        words = last_words(folder / "log.txt")
-        verdict, detail = ENDINGS.get(code) or (verdict_of(code, words), "")
+        lines = last_lines(folder / "log.txt")
+        words = " / ".join(line[:200] for line in lines[-3:])[-300:] or "none"
+        verdict, detail = ENDINGS.get(code) or (verdict_of(code, lines), "")
         return Row(
             problem=problem.name,
             path=str(problem.path),
             sha256=problem.sha256,
             terms=self.order.terms,
             verdict=verdict,
+            shortage=verdict == "OUT_OF_MEMORY",  # perhaps the fault of those beside it
             detail=detail.format(limit_s=limits.limit_s, memory_gb=limits.memory_bytes / 1e9)
             or f"its process ended with status {code}; its last words: {words}",
             wall_s=round(wall_s, 1),
@@ -285,9 +285,9 @@ class Crew:
         )
 
 
-def verdict_of(code: int, words: str) -> str:
+def verdict_of(code: int, lines: Sequence[str]) -> str:
     """Of a process that ended by itself: status 1 is Python's for an exception that nobody caught."""
-    if any(sign in words for sign in ("MemoryError", "OutOfMemoryError", "out of memory")):
+    if any(sign in line for line in lines for sign in ("MemoryError", "out of memory", "OUT_OF_MEMORY")):
         return "OUT_OF_MEMORY"
     return "BUG" if code == 1 else "DIED"
 
@@ -297,9 +297,10 @@ def locks_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"kernelwright-devices-{os.getuid()}"
 
 
-def last_words(log: Path) -> str:
+def last_lines(log: Path) -> list[str]:
+    """As long as they are: torch says all it knows of a GPU's memory in one line, and what happened at its start."""
     text = log.read_text(errors="replace") if log.is_file() else ""
-    return " / ".join(text.strip().splitlines()[-3:])[-300:] or "none"
+    return text.strip().splitlines()[-8:]
 
 
 def machine_memory() -> tuple[int, int]:

@@ -6,6 +6,7 @@ Only the runner's bookkeeping is tested with it: which problems are run, how oft
 import os
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -24,9 +25,12 @@ def main() -> None:
         raise ValueError("the model said no")
     if "# hang" in text:
         time.sleep(300)
-    verdict = "OUT_OF_MEMORY" if "# crowded" in text and not job.alone else "CORRECT"
+    crowded = "# crowded" in text and not job.alone
+    if crowded and "# and dies" in text:
+        raise MemoryError("no room")
     time.sleep(0.15)
-    row = Row(job.problem, job.path, job.sha256, job.terms, verdict, wall_s=0.1, environment={"device": job.device})
+    row = Row(job.problem, job.path, job.sha256, job.terms, "JUDGE_ERROR" if crowded else "CORRECT", wall_s=0.1)
+    row = replace(row, shortage=crowded, environment={"device": job.device})
     write_whole(Path(job.folder) / "result.json", row_line(row))
     with (Path(job.folder).parents[2] / "worked.txt").open("a") as file:
         file.write(f"{job.problem}\n")

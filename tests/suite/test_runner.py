@@ -74,7 +74,7 @@ def test_a_failing_problem_is_a_row_and_never_the_end(tmp_path: Path) -> None:
 
 
 def test_one_that_lacked_memory_beside_others_is_run_again_by_itself(tmp_path: Path) -> None:
-    folder = problem_folder(tmp_path, {"1_good": "", "2_crowded": "# crowded", "3_good": ""})
+    folder = problem_folder(tmp_path, {"1_good": "", "2_crowded": "# crowded", "3_dies": "# crowded # and dies"})
     fake_suite.run(folder, tmp_path / "run", jobs=2)
     assert set(verdicts(tmp_path / "run").values()) == {"CORRECT"}
     assert len(read_rows(tmp_path / "run")) == 3
