@@ -65,8 +65,9 @@ def least_bytes(f: Footprint) -> int:
 
 
 def rows_bytes(f: Footprint) -> int:
-    """With which a problem is judged some rows at a time: inputs in the pool, drawn, and changed; outputs of each."""
-    return _own(f) + 3 * f.inputs + CONTESTANTS * _worker(f)
+    """With which a problem is judged some rows at a time: inputs in the pool, drawn, and changed; one contestant's
+    outputs at a time, and another's that it is about to give back."""
+    return _own(f) + 3 * f.inputs + 2 * _worker(f) + (CONTESTANTS - 2) * (CONTEXT_BYTES + 3 * f.state)
 
 
 def tuning_bytes(f: Footprint) -> int:

@@ -3,6 +3,7 @@
 Problems that are judged side by side share one memory, and none sees what the next is about to take. So each has a file
 with the bytes that were promised to it, locked for as long as its process lives: a file without a lock is a dead one's.
 Whoever waits holds the queue meanwhile; those behind it wait even if they would fit, or a large one would never run.
+What takes little passes by: it is soon gone.
 
 A promise is asked for while no turn at the device is held (`turns.py`), and all at once: whoever waits for memory has
 neither a turn nor memory that another could be waiting for.
@@ -26,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Ledger", "Promises", "footprint_of", "wanted_bytes"]
 
 MARGIN = 16  # one byte in so many stays with the driver, and with contexts of processes between two phases
-COMFORT = 2  # what takes more than one byte in so many is judged with less
+COMFORT = 3  # what takes more than one byte in so many is judged with less
+LITTLE = 16  # what takes less than one byte in so many does not queue
+SLACK = 16  # one byte in so many for what an estimate leaves out
 LOOK_EVERY_S = 0.1
 WIDTH = 20  # digits of a promise: a file is always written whole
 
@@ -39,7 +42,10 @@ class Ledger:
         self.capacity = total_bytes - total_bytes // MARGIN
         self._folder = folder / f"{name}.memory"
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._queue = os.open(folder / f"{name}.queue", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self._queue, self._book = (
+            os.open(folder / f"{name}.{what}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            for what in ("queue", "book")
+        )
         self._own: int | None = None
         self._path = self._folder / f"{os.getpid()}-{id(self):x}"
 
@@ -47,14 +53,17 @@ class Ledger:
         """Wait until so many bytes are promised to us, in place of what was; no more than there are in all."""
         granted = min(wanted, self.capacity)
         self.shrink(CONTEXT_BYTES)  # before waiting: two that both wanted more would wait for each other
-        fcntl.flock(self._queue, fcntl.LOCK_EX)
-        try:
-            while self._promised_to_others() > max(0, self.capacity - granted) and not self._nobody_else():
+        with contextlib.nullcontext() if granted < self.capacity // LITTLE else locked(self._queue):
+            while not self._written_if_it_fits(granted):
                 time.sleep(LOOK_EVERY_S)
-            self._write(granted)
-        finally:
-            fcntl.flock(self._queue, fcntl.LOCK_UN)
         return granted
+
+    def _written_if_it_fits(self, granted: int) -> bool:
+        with locked(self._book):
+            fits = self._promised_to_others() <= max(0, self.capacity - granted) or self._nobody_else()
+            if fits:
+                self._write(granted)
+        return fits
 
     def shrink(self, most: int) -> None:
         """Keep so much, if it is less than what we have."""
@@ -67,11 +76,12 @@ class Ledger:
             self._path.unlink(missing_ok=True)
             os.close(self._own)
             self._own = None
-        os.close(self._queue)
+        for file in (self._queue, self._book):
+            os.close(file)
 
     def _write(self, promised: int) -> None:
         if self._own is None:
-            # Under the queue's lock, as reading is: a file is never seen between being made and being locked.
+            # Under the book's lock, as reading is: a file is never seen between being made and being locked.
             self._own = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             fcntl.flock(self._own, fcntl.LOCK_EX)
         os.pwrite(self._own, f"{promised:0{WIDTH}}".encode(), 0)
@@ -104,6 +114,15 @@ class Ledger:
             os.close(file)
 
 
+@contextlib.contextmanager
+def locked(file: int) -> Iterator[None]:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
 class Promises:
     """One problem's memory on the GPU, phase by phase. `alone`: all there is, whatever it needs."""
 
@@ -116,7 +135,8 @@ class Promises:
         """Bytes that tuning or judging may take; waits for them."""
         self._footprint = footprint_of(graph)
         capacity = self._ledger.capacity
-        return self._ledger.reserve(capacity if self._alone else wanted_bytes(phase, self._footprint, capacity))
+        wanted = wanted_bytes(phase, self._footprint, capacity, by_rows=looks_cut_by_rows(graph))
+        return self._ledger.reserve(capacity if self._alone else wanted)
 
     def enter(self, phase: str) -> None:
         """A problem that turns out to be judged some rows at a time gives the rest back."""
@@ -127,12 +147,21 @@ class Promises:
         self._ledger.shrink(CONTEXT_BYTES)
 
 
-def wanted_bytes(phase: str, footprint: Footprint, capacity: int) -> int:
+def wanted_bytes(phase: str, footprint: Footprint, capacity: int, *, by_rows: bool) -> int:
     """What a phase is given: for judging everything, unless that is much of what there is."""
     if phase == "tune":
         return tuning_bytes(footprint)
     full = full_bytes(footprint)
-    return full if full <= capacity // COMFORT else max(least_bytes(footprint), capacity // COMFORT)
+    if full > capacity // COMFORT:
+        full = rows_bytes(footprint) if by_rows else max(least_bytes(footprint), capacity // COMFORT)
+    return full + full // SLACK
+
+
+def looks_cut_by_rows(graph: Graph) -> bool:
+    """Whether a row of the output should need no more than that row of the inputs. The judge finds out; what turns out
+    otherwise, and has too little memory, is run again with the device to itself."""
+    shapes = [node.shape for node in (*graph.inputs[:1], *graph.outputs)]
+    return not graph.updates and all(shape and shape[0] == shapes[0][0] for shape in shapes)
 
 
 def footprint_of(graph: Graph) -> Footprint:
