@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kernelwright.device import Device
@@ -24,7 +24,7 @@ from kernelwright.ir.nodes import Const, Gather, Map, Node, Reduce
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
-from kernelwright.kernels.reduce import Config, CpuConfig, ReduceConfig, RowWork
+from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
 from kernelwright.plan.steps import Origin
 
@@ -127,6 +127,8 @@ class RowsWriter(Writer):
                     users.setdefault(self.load_names[node], set()).add(phase)
         of_row = {name for name, access in self.operands.values() if rows_of(access).is_of_row}
         late = {name for name, phases in users.items() if len(phases) == 1 and 0 not in phases}
+        # One element for all lanes is not worth a place beside its vector, where a row is held: it is in the cache.
+        late |= {name for name, phases in users.items() if len(phases) > 1 and self.is_one_for_all(name)}
         late -= {name for name, _ in self.picked.values()}
         self.of_row = [name for name, _ in self.accesses if name in of_row]
         self.early = [name for name, _ in self.read if name in users and name not in of_row | late]
@@ -263,8 +265,11 @@ class RowsWriter(Writer):
 
     def field(self, name: str) -> str:
         storage = self.access(name).layout.buffer.dtype.storage_cpp
-        same = self.is_same(next(node for node, known in self.load_names.items() if known == name))
-        return f"{storage} {name};" if same else f"kw::Vec<{storage}, N> {name};"
+        return f"{storage} {name};" if self.is_one_for_all(name) else f"kw::Vec<{storage}, N> {name};"
+
+    def is_one_for_all(self, name: str) -> bool:
+        """Whether the operand of this name is one element for all lanes."""
+        return self.is_same(next(node for node, known in self.load_names.items() if known == name))
 
     def row_struct(self) -> list[str]:
         fields = [self.field(name) for name in self.of_row]
@@ -504,8 +509,10 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         alignments=tuple(sorted({n for a in vectors for n in starts_of(a, grid)} - {0})),
         bytes_moved=kernel.region.bytes_moved,
         again_bytes=sum(touched_bytes(a) for a in again),
-        held_bytes=sum(a.layout.buffer.dtype.itemsize for a in again if a.picks or not writer.is_uniform(a)),
-        operands=len(early),
+        operands=tuple(
+            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again)
+            for name, a in zip(writer.early, early, strict=True)
+        ),
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
         phases=phases.walks,
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
@@ -536,12 +543,12 @@ def node_flops(node: Map) -> int:
 
 def state_bytes(reduces: Sequence[Reduce]) -> int:
     """The most one lane takes in memory; a state of few lanes is filled up to words."""
-    total = 0
+    fields = []
     for node in reduces:
-        size = max(4, by_name(node.x.dtype.name).itemsize)
+        item = max(4, by_name(node.x.dtype.name).itemsize)
         name = monoid_name(node)
-        total += size + 8 if name in WITH_PLACE else size * STATE_ELEMENTS[name]
-    return math.ceil(total / 8) * 8
+        fields.append((16, 8) if name in WITH_PLACE else (item * STATE_ELEMENTS[name], item))
+    return math.ceil(struct_bytes(fields) / 8) * 8
 
 
 # --- the source
@@ -560,13 +567,15 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
         template = "reduce_split" if choice.is_split else "reduce_together" if choice.together else "reduce"
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
-        struct += "\n\n" + config_struct(f"{name}Config", choice, sum(b.nbytes for b in extra.scratch))
+        memory = {"shared_bytes": reduce.shared_bytes(choice, work_of_rows(kernel))}
+        memory |= {"workspace_bytes": sum(b.nbytes for b in extra.scratch)}
+        struct += "\n\n" + config_struct(f"{name}Config", choice, memory)
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
     needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
 
 
-def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
+def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
     sizes = {"threads": config.threads, "lanes": config.lanes, "team": config.team}
     sizes |= {"vectors": config.vectors, "blocks": config.blocks}
     lines = [
@@ -576,8 +585,7 @@ def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
     ]
     if config.together:
         lines.append(f"    static constexpr int together = {config.together};")
-    if workspace_bytes:
-        lines.append(f"    static constexpr int64_t workspace_bytes = {workspace_bytes};")
+    lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
     return "\n".join([*lines, "};"])
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -16,6 +16,8 @@ Keep = Literal["again", "registers", "shared"]
 
 WARP = 32
 STATIC_SMEM_BYTES = 48 * 1024
+RESERVED_SMEM_BYTES = 1024  # of a multiprocessor, for each of its blocks
+MOST_BLOCKS = 2**31 - 1
 LARGEST_CLUSTER = 8
 REGISTERS_A_THREAD = 255
 
@@ -38,8 +40,11 @@ MERGE_US = 0.9
 # From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
 MEET_US = 3.0
 
-# Vectors of the next row that such a block has on their way: see reduce_relay in kernels/cuda/reduce.cuh.
-VECTORS_AHEAD = 2048
+# What has a place in shared memory is on its way there in so many bytes a block, and vectors a thread: see reduce_kept
+# and reduce_relay in kernels/cuda/reduce.cuh.
+KEPT_IN_FLIGHT_BYTES = 65536
+NEXT_ROW_IN_FLIGHT_BYTES = 32768
+MOST_VECTORS_IN_FLIGHT = 16
 
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
@@ -113,13 +118,28 @@ ReduceConfig: TypeAlias = Config | CpuConfig
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """A field of what is loaded together: the bytes of an element, and what is known of its use.
+
+    same    one element for all lanes of a vector
+    again   a phase after the first reads it as well
+    """
+
+    itemsize: int
+    same: bool = False
+    again: bool = True
+
+    def bytes_of(self, lanes: int) -> int:
+        return self.itemsize * (1 if self.same else lanes)
+
+
+@dataclass(frozen=True, slots=True)
 class RowWork:
     """What a config must fit: the walk, its vector operands, and what is moved and computed.
 
     line          neighbours before memory jumps
     again_bytes   of operands that a phase after the first reads as well
-    held_bytes    of those, for one column of one row
-    operands      of a vector that are loaded together
+    operands      of a vector that are loaded together, in the order of their fields
     state_bytes   of one row, for each phase that reduces
     phases        walks over a row
     flops         of one element
@@ -134,8 +154,7 @@ class RowWork:
     alignments: tuple[int, ...]
     bytes_moved: int
     again_bytes: int
-    held_bytes: int
-    operands: int
+    operands: tuple[Operand, ...]
     state_bytes: tuple[int, ...]
     phases: int
     flops: int
@@ -146,6 +165,24 @@ class RowWork:
         """What a thread computes with, beside the operands that it holds."""
         return OWN_REGISTERS + self.flops // FLOPS_A_REGISTER
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything could be held from one phase to the next."""
+        return self.phases > 1 and any(operand.again and not operand.same for operand in self.operands)
+
+    def loaded_bytes(self, lanes: int) -> int:
+        """What a thread has on its way for each vector."""
+        return max(lanes, sum(operand.bytes_of(lanes) for operand in self.operands if not operand.same))
+
+    def held_bytes(self, lanes: int) -> int:
+        """What a thread holds in registers for each vector, from one phase to the next."""
+        return sum(max(4, operand.bytes_of(lanes)) for operand in self.operands if operand.again)
+
+    def kept_bytes(self, lanes: int) -> int:
+        """What each vector takes in shared memory: the size of the struct of its operands, with all its gaps."""
+        fields = [(operand.bytes_of(lanes), operand.itemsize, operand.same) for operand in self.operands]
+        return struct_bytes([(size, item if same else min(16, size)) for size, item, same in fields])
+
     def share(self, config: Config) -> int:
         """The vectors of a row that one block takes."""
         return math.ceil(self.columns // (1 if self.across else config.lanes) / config.blocks)
@@ -155,13 +192,52 @@ class RowWork:
         return self.rows // lanes if self.across else self.rows
 
 
+def struct_bytes(fields: Iterable[tuple[int, int]]) -> int:
+    """What C++ makes of fields of these sizes and alignments."""
+    end, widest = 0, 1
+    for size, alignment in fields:
+        end = math.ceil(end / alignment) * alignment + size
+        widest = max(widest, alignment)
+    return max(1, math.ceil(end / widest) * widest)
+
+
+def shared_bytes(config: Config, work: RowWork) -> int:
+    """Shared memory that a launch asks for."""
+    return config.threads * config.vectors * work.kept_bytes(config.lanes) if config.keep == "shared" else 0
+
+
+def static_shared_bytes(config: Config, work: RowWork) -> int:
+    """Shared memory that the code has in it: one place a phase for the states that are merged, each on 16 bytes."""
+    if config.team <= (1 if work.across else WARP):
+        return 0
+    states = config.threads * config.lanes if work.across else config.threads // WARP * (2 if config.together else 1)
+    return sum(math.ceil(states * size / 16) * 16 + (size + 16) * config.cluster for size in work.state_bytes)
+
+
 def why_not(config: ReduceConfig, work: RowWork, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
     if isinstance(config, CpuConfig):
         return why_not_on_cpu(config, work, device)
     if config.threads > device.max_threads_per_block:
         return f"{config.threads} threads; a block has at most {device.max_threads_per_block}."
-    return why_no_vectors(config, work) or why_no_team(config, work, device) or why_not_kept(config, work, device)
+    return (
+        why_no_vectors(config, work)
+        or why_no_team(config, work, device)
+        or why_not_kept(config, work, device)
+        or why_no_launch(config, work, device)
+    )
+
+
+def why_no_launch(config: Config, work: RowWork, device: Device) -> str | None:
+    """What CUDA would refuse."""
+    blocks, asked, static = blocks_of(config, work), shared_bytes(config, work), static_shared_bytes(config, work)
+    if blocks > MOST_BLOCKS:
+        return f"{blocks:,} blocks; a launch has at most {MOST_BLOCKS:,}."
+    if static > STATIC_SMEM_BYTES:
+        return f"the states of {config.threads} threads need {static:,} B of shared memory; a block has 49,152 B."
+    if asked + static > device.smem_per_block_bytes:
+        return f"a row of {asked:,} B is more than the shared memory of a block."
+    return None
 
 
 def why_not_on_cpu(config: CpuConfig, work: RowWork, device: Device) -> str | None:
@@ -206,18 +282,14 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.together * config.blocks} blocks do not run at once."
     if (config.is_split or config.together) and work.in_place:
         return "a row's result would be written before every block has read what it replaces."
-    smem = config.threads * config.lanes * sum(work.state_bytes)
-    if work.across and config.team > 1 and smem > STATIC_SMEM_BYTES:
-        return f"the states of {config.threads} threads need {smem:,} B of shared memory; a block has 49,152 B."
     return None
 
 
 def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
-    held = config.lanes * config.vectors * max(work.held_bytes, 1)
     if config.keep == "again":
-        flight = config.lanes * config.vectors * work.operands * max(max(work.itemsizes), 4) // 4
+        flight = config.lanes * config.vectors * len(work.operands) * max(max(work.itemsizes), 4) // 4
         return f"{flight} registers for operands in flight." if flight > 96 and config.vectors > 1 else None
-    if work.phases == 1 or not work.held_bytes:
+    if not work.holds:
         return "nothing is read again, so nothing is kept."
     if config.together and work.phases == len(work.state_bytes):
         return "no phase stores what is kept, so that the next row could take its place."
@@ -226,14 +298,12 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     if config.vectors * config.team < work.share(config):
         return f"a row of {work.columns} columns does not fit {config.vectors} vectors a thread."
     registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - work.own_registers
+    held = config.vectors * work.held_bytes(config.lanes)
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
-    ahead = 2 * min(8, VECTORS_AHEAD // config.threads) * config.lanes * work.held_bytes // 4
+    ahead = 2 * vectors_in_flight(config, work) * work.kept_bytes(config.lanes) // 4
     if config.together and ahead > registers:
         return f"{ahead} registers for two rows leave too few of {registers} to compute with."
-    smem = held * config.threads
-    if config.keep == "shared" and smem > device.smem_per_block_bytes - 4096:
-        return f"a row of {smem:,} B is more than the shared memory of a block."
     return None
 
 
@@ -317,7 +387,8 @@ def together_configs(work: RowWork, threads: int, lanes: int, device: Device) ->
     if lanes * item > 16 or (2 * lanes * item <= 16 and work.line % (2 * lanes) == 0):
         return  # one 16 B load a vector, or as much of it as fits
     vectors = math.ceil(work.columns / lanes)
-    room = (device.smem_per_block_bytes - 4096) // (threads * lanes * max(work.held_bytes, 1)) * threads
+    static = static_shared_bytes(Config(threads, lanes, threads, 1, "shared", 1, False, 1), work)
+    room = max(0, device.smem_per_block_bytes - static) // (threads * work.kept_bytes(lanes)) * threads
     found = 0
     for blocks in range(max(2, math.ceil(vectors / max(room, 1))), device.multiprocessors + 1):
         together = min(device.multiprocessors // blocks, work.rows)
@@ -391,8 +462,7 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes over bandwidth, if enough of them are in flight."""
     item = max(work.itemsizes)
     resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
-    columns = min(config.vectors, math.ceil(work.share(config) / config.team))
-    in_flight = resident * config.threads * config.lanes * columns * item * max(1, work.operands)
+    in_flight = resident * config.threads * vectors_in_flight(config, work) * work.loaded_bytes(config.lanes)
     busy = min(blocks_of(config, work), device.multiprocessors)
     most_gbps = min(in_flight / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
     shortage = max(1.0, device.copy_gbps / most_gbps)
@@ -404,10 +474,20 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
-    together = config.lanes * config.vectors * item * max(1, work.operands)
+    together = config.vectors * work.loaded_bytes(config.lanes)
     crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
     staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
+
+
+def vectors_in_flight(config: Config, work: RowWork) -> int:
+    """Vectors that a thread has on their way."""
+    most = min(config.vectors, math.ceil(work.share(config) / config.team))
+    if config.keep != "shared":
+        return most
+    block_bytes = NEXT_ROW_IN_FLIGHT_BYTES if config.together else KEPT_IN_FLIGHT_BYTES
+    thread_bytes = min(128, block_bytes // config.threads)
+    return max(1, min(most, MOST_VECTORS_IN_FLIGHT, thread_bytes // work.kept_bytes(config.lanes)))
 
 
 def computing_us(config: Config, work: RowWork, device: Device) -> float:
@@ -456,14 +536,15 @@ def merge_us(config: Config) -> float:
 
 def resident_blocks(config: Config, work: RowWork, device: Device) -> int:
     """Blocks that a multiprocessor has at a time."""
-    held = config.lanes * config.vectors * work.held_bytes
+    held = config.vectors * work.held_bytes(config.lanes)
     registers = work.own_registers + (held // 4 if config.keep == "registers" else 0)
     limits = [
         device.max_threads_per_multiprocessor // config.threads,
         device.registers_per_multiprocessor // (registers * config.threads),
     ]
-    if config.keep == "shared":
-        limits.append(device.smem_per_multiprocessor_bytes // (held * config.threads + 1024))
+    shared = shared_bytes(config, work) + static_shared_bytes(config, work)
+    if shared:
+        limits.append(device.smem_per_multiprocessor_bytes // (shared + RESERVED_SMEM_BYTES))
     return max(1, min(limits))
 
 

@@ -13,7 +13,7 @@ from kernelwright.generate.rows import row_grid
 from kernelwright.ir.dtypes import DType, float16, float32
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Map, Node, Permute, Reduce, Shape
 from kernelwright.kernels import reduce
-from kernelwright.kernels.reduce import Config, CpuConfig
+from kernelwright.kernels.reduce import Config, CpuConfig, Operand
 from kernelwright.plan import Kernel, plan
 from kernelwright.plan.steps import contiguous
 
@@ -208,7 +208,7 @@ def test_argmax_counts_as_pytorch_does_whatever_the_order_in_memory() -> None:
 def test_sixteen_bit_operands_are_held_in_sixteen_bits() -> None:
     x = leaf(0, (64, 100), float16)
     kernel = kernel_of(Map("cast", (softmax(Map("cast", (x,), float32), (1,)),), float16))
-    assert work_of_rows(kernel).held_bytes == 2
+    assert work_of_rows(kernel).operands == (Operand(2),)
     assert "kw::Vec<kw::half, N> x0;" in RowsWriter(kernel).struct("Softmax", "")
 
 

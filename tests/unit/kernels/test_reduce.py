@@ -12,6 +12,7 @@ from kernelwright.device import resolve
 from kernelwright.kernels.reduce import (
     Config,
     CpuConfig,
+    Operand,
     RowWork,
     best_config,
     configs,
@@ -33,13 +34,15 @@ SOFTMAX = RowWork(
     alignments=(4096,),
     bytes_moved=2 << 26,
     again_bytes=1 << 26,
-    held_bytes=4,
-    operands=1,
+    operands=(Operand(4),),
     state_bytes=(16,),
     phases=2,
     flops=30,
     in_place=False,
 )
+
+
+OPERANDS = st.builds(Operand, st.sampled_from([1, 2, 4, 8]), st.booleans(), st.booleans())
 
 
 @st.composite
@@ -59,8 +62,7 @@ def works(draw: st.DrawFn) -> RowWork:
         alignments=tuple(draw(st.lists(st.integers(1, 4096), max_size=2))),
         bytes_moved=size * draw(st.sampled_from([4, 8, 12])),
         again_bytes=size * 4,
-        held_bytes=draw(st.sampled_from([0, 2, 4, 12])),
-        operands=draw(st.integers(0, 4)),
+        operands=tuple(draw(st.lists(OPERANDS, max_size=4))),
         state_bytes=tuple(draw(st.lists(st.sampled_from([8, 16, 40]), min_size=1, max_size=phases))),
         phases=phases,
         flops=draw(st.integers(1, 60)),
