@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from kernelwright.device import resolve
 from kernelwright.generate.generate import program_text, ranked_choices
+from kernelwright.generate.literals import camel
+from kernelwright.generate.program import Source
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
 from kernelwright.kernels.choices import Choice
@@ -46,6 +48,33 @@ def test_random_reductions_are_as_accurate_as_pytorch(request: pytest.FixtureReq
             run.check(partial(call, library))
 
     holds()
+
+
+def test_structs_have_the_sizes_that_configs_are_chosen_by() -> None:
+    """Shared memory and workspaces are asked for before any compiler has seen the structs that lie there."""
+
+    @settings(max_examples=1, phases=[Phase.generate], verbosity=Verbosity.quiet)
+    @given(st.lists(cases(), min_size=6 * CASES_A_BATCH, max_size=6 * CASES_A_BATCH))
+    def holds(batch: list[Case]) -> None:
+        runs = [Run.of(number, case, H200, partial(any_choice, number)) for number, case in enumerate(batch)]
+        text = program_text([launch for run in runs for launch in run.program.launches], "cuda")
+        checks = [line for run in runs for source in run.program.sources for line in sizes_checked(source)]
+        library_of("\n".join([text, *checks]))
+
+    holds()
+
+
+def sizes_checked(source: Source) -> list[str]:
+    if not isinstance(source.work, RowWork):
+        return []
+    name, work = camel(source.kernel.name), source.work
+    operands = [f"sizeof({name}::Operands<{n}>) == {work.kept_bytes(n)}" for n in (1, 2, 4, 8)]
+    states = [
+        f"sizeof({name}::State<{phase}, {n}>) <= {n * size}"
+        for phase, size in enumerate(work.state_bytes)
+        for n in (1, 2, 4, 8)
+    ]
+    return [f"static_assert({check});" for check in (*operands, *states)]
 
 
 def any_choice(draw: int, kernel: Kernel) -> Choice:

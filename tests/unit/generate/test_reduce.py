@@ -212,6 +212,15 @@ def test_sixteen_bit_operands_are_held_in_sixteen_bits() -> None:
     assert "kw::Vec<kw::half, N> x0;" in RowsWriter(kernel).struct("Softmax", "")
 
 
+def test_what_is_one_for_all_lanes_is_not_held_with_its_vector() -> None:
+    x, bias = leaf(0, (128, 8, 4, 64516)), leaf(1, (8, 4, 1))
+    kernel = kernel_of(softmax(Map("add", (x, Broadcast(bias, x.shape))), (2, 3)))
+    assert work_of_rows(kernel).operands == (Operand(4),)
+    source = reduce_source(kernel, Config(1024, 4, 1024, 8, "shared", 8, True))
+    assert "struct Operands { kw::Vec<float, N> x0; };" in source.struct
+    assert "static constexpr int64_t shared_bytes = 131072;" in source.struct
+
+
 def test_a_split_reduction_asks_for_a_workspace() -> None:
     kernel = kernel_of(Reduce("sum", leaf(0, (1 << 22,)), (0,)))
     source = reduce_source(kernel, Config(256, 4, 256, 4, "again", 64, False))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,7 @@ from kernelwright.kernels.reduce import (
     configs,
     cost_us,
     floor_us,
+    shared_bytes,
     why_not,
     workspace_bytes,
 )
@@ -79,6 +81,35 @@ def test_every_work_has_a_config_and_every_config_offered_fits(work: RowWork) ->
         costs = [cost_us(config, work, device) for config in offered]
         assert costs == sorted(costs)
         assert costs[0] >= floor_us(work, device)
+
+
+@given(works())
+def test_no_config_asks_for_more_than_a_launch_may_have(work: RowWork) -> None:
+    for device in (H200, A100):
+        for config in configs(work, device):
+            assert isinstance(config, Config)
+            blocks = math.ceil(work.units(config.lanes) / (config.threads // config.team)) * config.blocks
+            assert 0 < blocks < 2**31
+            assert config.threads <= device.max_threads_per_block
+            assert not config.cluster or (config.blocks <= 8 and device is H200)
+            assert config.together * config.blocks <= device.multiprocessors
+            shared = shared_bytes(config, work)
+            if config.keep == "shared":
+                assert shared >= config.threads * config.vectors * config.lanes * max(o.itemsize for o in work.operands)
+            # The compiler may add 1 KB of its own; a state takes no more than one lane of each thread, or warp.
+            states = max(work.state_bytes) * config.threads // (1 if work.across else 32)
+            assert shared + (states if config.team > (1 if work.across else 32) else 0) <= device.smem_per_block_bytes
+
+
+def test_sizes_of_structs_have_their_gaps() -> None:
+    # struct { float4 x; float bias; } and struct { half h[2]; double d; }
+    assert replace(SOFTMAX, operands=(Operand(4), Operand(4, same=True))).kept_bytes(4) == 32
+    assert replace(SOFTMAX, operands=(Operand(2), Operand(8, same=True))).kept_bytes(2) == 16
+    assert replace(SOFTMAX, operands=()).kept_bytes(4) == 1
+    beside = replace(SOFTMAX, operands=(Operand(4), *[Operand(4, same=True)] * 3), columns=65536, line=65536)
+    config = Config(1024, 4, 1024, 8, "shared", 2, True)
+    assert why_not(config, replace(beside, operands=(Operand(4),)), H200) is None
+    assert why_not(config, beside, H200) == "a row of 262,144 B is more than the shared memory of a block."
 
 
 @given(works())
