@@ -196,9 +196,10 @@ class RowsWriter(Writer):
 
     def bound_terms(self, bound: Bound, column: str) -> list[str]:
         split = len(self.grid.outer)
-        terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
-        terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
-        return [*terms, *(self.scaled("i", self.lane_stride(bound)) if column == LANE else [])]
+        pairs = [*zip(self.coordinates(), bound.strides[:split], strict=True)]
+        pairs += zip(self.column_names(), bound.strides[split:], strict=True)
+        pairs += [("i", self.lane_stride(bound))] if column == LANE else []
+        return [term for name, stride in pairs for term in self.placed(bound, name, stride)]
 
     def lane_stride(self, bound: Bound) -> int:
         return bound.strides[len(self.grid.outer) - 1 if self.grid.across else -1]
@@ -410,7 +411,7 @@ class RowsWriter(Writer):
         values = Values(self, self.early, late)
         for node in self.phases.computed_in(phase):
             values.compute(node)
-        adds = [self.add_line(node, values.operand(node.x)) for node in reduces]
+        adds = [self.add_line(node, values.operand(node.x), phase) for node in reduces]
         stored = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
         places = " ".join(adds)
         reached = [*(self.access(name) for name in late), *(a for _, _, a in results)]
@@ -429,15 +430,21 @@ class RowsWriter(Writer):
         lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
         return [*lines, *(self.store_line(name, a) for name, _, a in results)]
 
-    def add_line(self, node: Reduce, value: str) -> str:
+    def add_line(self, node: Reduce, value: str, phase: int) -> str:
         name = self.value_name(node)
         match monoid_name(node):
             case "Deviations":
                 return f"s.{name}.add(i, {value}, {name}_share);"
             case "LargestAt" | "SmallestAt":
                 lane = [] if self.grid.across else self.scaled("i", self.grid.places[-1])
-                return f"s.{name}.add(i, {value}, Index({' + '.join([*self.column_terms(self.grid.places), *lane])}));"
+                place = " + ".join([*self.column_terms(self.grid.places), *lane])
+                add = "add_next" if self.goes_forward(phase) else "add"
+                return f"s.{name}.{add}(i, {value}, Index({place}));"
         return f"s.{name}.add(i, {value});"
+
+    def goes_forward(self, phase: int) -> bool:
+        """Whether each state meets the elements of its row in the order in which argmax counts them."""
+        return phase % 2 == 0 and is_dense(self.grid.reduced, self.grid.places, self.grid.places[-1])
 
     def store_line(self, name: str, access: Access) -> str:
         if access.inner == 1:
@@ -510,14 +517,26 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         bytes_moved=kernel.region.bytes_moved,
         again_bytes=sum(touched_bytes(a) for a in again),
         operands=tuple(
-            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again)
+            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again, steps_of(a))
             for name, a in zip(writer.early, early, strict=True)
         ),
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
         phases=phases.walks,
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
+        repeated_bytes=repeated_bytes(writer),
         in_place=any(layout.buffer.name in stored for layout in kernel.region.reads),
     )
+
+
+def steps_of(access: RowAccess) -> int:
+    """Elements from one lane to the next, where each is a load of its own; 1 for neighbours."""
+    return 1 if access.is_computed or access.picks else max(1, abs(access.inner))
+
+
+def repeated_bytes(writer: RowsWriter) -> int:
+    """Of operands that every row reads anew, such as the weights of a normalisation."""
+    accesses = [writer.access(name) for name in (*writer.early, *writer.late)]
+    return sum(touched_bytes(a) for a in accesses if not any(a.outer) and any(a.reduced) and not a.picks)
 
 
 def touched_bytes(access: RowAccess) -> int:

@@ -15,6 +15,7 @@ from kernelwright.kernels.pointwise import LAUNCH_US, MEMORY_LATENCY_NS
 Keep = Literal["again", "registers", "shared"]
 
 WARP = 32
+LINE_BYTES = 128
 STATIC_SMEM_BYTES = 48 * 1024
 RESERVED_SMEM_BYTES = 1024  # of a multiprocessor, for each of its blocks
 MOST_BLOCKS = 2**31 - 1
@@ -30,6 +31,10 @@ FLOPS_A_REGISTER = 8
 LANES_A_CLOCK = 128
 CLOCK_MHZ = 1700
 WARPS_TO_CHOOSE_FROM = 24
+
+# To find a row by its number, and for each element that has an address of its own or may be outside.
+TO_START = 40
+OUT_OF_LINE = 3
 
 # What goes on at the same time as something longer still costs so much of its time.
 HIDDEN = 0.1
@@ -123,11 +128,13 @@ class Operand:
 
     same    one element for all lanes of a vector
     again   a phase after the first reads it as well
+    step    elements from one lane to the next
     """
 
     itemsize: int
     same: bool = False
     again: bool = True
+    step: int = 1
 
     def bytes_of(self, lanes: int) -> int:
         return self.itemsize * (1 if self.same else lanes)
@@ -143,6 +150,7 @@ class RowWork:
     state_bytes   of one row, for each phase that reduces
     phases        walks over a row
     flops         of one element
+    repeated_bytes  of operands that are the same for every row
     in_place      a row's result lies where an operand of the row is read
     """
 
@@ -158,6 +166,7 @@ class RowWork:
     state_bytes: tuple[int, ...]
     phases: int
     flops: int
+    repeated_bytes: int
     in_place: bool
 
     @property
@@ -451,9 +460,8 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
     """Launches, and the longest of moving, computing and waiting; the others hide behind it, but not altogether."""
     if isinstance(config, CpuConfig):
         return floor_us(work, device)
-    parts = sorted(
-        (moving_us(config, work, device), computing_us(config, work, device), waiting_us(config, work, device))
-    )
+    estimates = (moving_us, fetching_us, computing_us, waiting_us)
+    parts = sorted(estimate(config, work, device) for estimate in estimates)
     launches = len(work.state_bytes) + 1 if config.is_split else 2 if config.together else 1
     return launches * LAUNCH_US + meeting_us(config, work) + parts[-1] + HIDDEN * sum(parts[:-1])
 
@@ -463,11 +471,13 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     item = max(work.itemsizes)
     resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
     in_flight = resident * config.threads * vectors_in_flight(config, work) * work.loaded_bytes(config.lanes)
-    busy = min(blocks_of(config, work), device.multiprocessors)
-    most_gbps = min(in_flight / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
-    shortage = max(1.0, device.copy_gbps / most_gbps)
+    shortage = shortage_of(resident, in_flight / resident, device)
+    last = 0 if config.together else blocks_of(config, work) % resident
+    shortage += last / blocks_of(config, work) * (shortage_of(max(1, last), in_flight / resident, device) - shortage)
     teams = config.threads // config.team
-    read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
+    rows_at_a_time = resident * teams / config.blocks * (config.lanes if work.across else 1)
+    read = work.bytes_moved + again_bytes(config, work, device, rows_at_a_time)
+    read += reread_bytes(work, device, config.together or rows_at_a_time)
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
     run = min((teams if work.across else config.team) * config.lanes, work.line) * item
     scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
@@ -478,6 +488,26 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
     staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
+
+
+def shortage_of(blocks: int, each_bytes: float, device: Device) -> float:
+    """How many times longer memory takes if so many blocks have so much of it in flight."""
+    busy = min(blocks, device.multiprocessors)
+    most_gbps = min(blocks * each_bytes / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
+    return max(1.0, device.copy_gbps / most_gbps)
+
+
+def fetching_us(config: Config, work: RowWork, device: Device) -> float:
+    """The first cache gives a warp a line in a clock; lanes that are no neighbours are loads of their own."""
+    clocks = 0.0
+    for operand in work.operands:
+        if operand.step > 1 and not operand.same:
+            apart = operand.step * config.lanes * operand.itemsize
+            clocks += max(1.0, min(WARP, WARP * apart / LINE_BYTES))
+        else:
+            clocks += max(1.0, WARP * operand.bytes_of(config.lanes) / LINE_BYTES) / config.lanes
+    busy = min(blocks_of(config, work), device.multiprocessors)
+    return work.rows * work.columns / WARP * clocks / (busy * CLOCK_MHZ)
 
 
 def vectors_in_flight(config: Config, work: RowWork) -> int:
@@ -496,7 +526,7 @@ def computing_us(config: Config, work: RowWork, device: Device) -> float:
     blocks = blocks_of(config, work)
     warps = min(each, math.ceil(blocks / device.multiprocessors)) * max(1, config.threads // WARP)
     busy = min(1.0, blocks / device.multiprocessors) * min(1.0, warps / WARPS_TO_CHOOSE_FROM)
-    issued = work.rows * work.columns * instructions(config, work)
+    issued = work.rows * work.columns * instructions(config, work) + blocks * config.threads * TO_START
     return issued / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
 
 
@@ -521,7 +551,8 @@ def meeting_us(config: Config, work: RowWork) -> float:
 
 def instructions(config: Config, work: RowWork) -> float:
     """For one element: what is computed, and its part of loads, stores and loops."""
-    return work.flops + work.phases * (1 + 3 / config.lanes)
+    guarded = sum(operand.step > 1 for operand in work.operands) * OUT_OF_LINE
+    return work.flops + work.phases * (1 + 3 / config.lanes + guarded)
 
 
 def blocks_of(config: Config, work: RowWork) -> int:
@@ -553,6 +584,12 @@ def again_bytes(config: Config, work: RowWork, device: Device, rows_at_a_time: f
     if config.keep != "again" or work.phases == 1:
         return 0.0
     times = work.again_bytes * (work.phases - 1)
-    lanes = config.lanes if work.across else 1
-    at_a_time = work.again_bytes if config.is_split else work.again_bytes / work.rows * rows_at_a_time * lanes
+    at_a_time = work.again_bytes if config.is_split else work.again_bytes / work.rows * rows_at_a_time
     return times / L2_SPEEDUP if at_a_time <= L2_SHARE * device.l2_bytes else float(times)
+
+
+def reread_bytes(work: RowWork, device: Device, rows_at_a_time: float) -> float:
+    """What all rows read, if it has left the cache before the next rows come."""
+    if work.repeated_bytes <= L2_SHARE * device.l2_bytes:
+        return 0.0
+    return work.repeated_bytes * (math.ceil(work.rows / max(1.0, rows_at_a_time)) - 1)

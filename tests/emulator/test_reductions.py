@@ -160,6 +160,39 @@ def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
+@pytest.mark.parametrize(
+    ("shape", "axes", "config"),
+    [
+        ((9, 70), (1,), Config(64, 2, 8, 2, "again", 1, False)),
+        ((9, 70), (1,), Config(64, 1, 1, 8, "again", 1, False)),
+        ((9, 600), (1,), Config(64, 1, 1, 8, "again", 1, False)),
+        ((70, 12), (0,), Config(64, 2, 8, 2, "again", 1, False)),
+        ((20, 12), (0,), Config(64, 2, 1, 8, "again", 1, False)),
+    ],
+    ids=["along", "few along", "many along", "across", "few across"],
+)
+def test_the_first_extreme_is_found_among_infinities_and_nan(shape: Shape, axes: Shape, config: Config) -> None:
+    (axis,) = axes
+    inputs = torch.randint(-2, 2, shape, generator=torch.Generator().manual_seed(3)).float()
+    rows = inputs if axis == 1 else inputs.T
+    rows[0], rows[1] = float("inf"), -float("inf")
+    rows[2, 5:], rows[3, 5:] = float("inf"), -float("inf")
+    rows[4, 7], rows[5, 3:9] = float("nan"), float("nan")
+    rows[6], rows[7] = torch.tensor(float("nan")), torch.tensor(1.0)
+    rows[8, :4] = float("-inf")
+
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        return Graph((x,), (Reduce("argmax", x, axes), Reduce("argmin", x, axes)), (), Group("tuple", (0, 1)))
+
+    run = Run.of(0, Case(built(float32), built(float64), (inputs,)), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert "add_next" in source.struct
+    found = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))(SimpleNamespace(), inputs)
+    assert torch.equal(found[0].flatten(), inputs.argmax(axis))
+    assert torch.equal(found[1].flatten(), inputs.argmin(axis))
+
+
 MISTAKES = {
     "nobody waits": ("while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}", "", RACE),
     "some do not arrive": ("arrive_in_grid(arrived);", "if (part > 0) arrive_in_grid(arrived);", "no thread can go on"),

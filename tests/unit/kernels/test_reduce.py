@@ -40,11 +40,12 @@ SOFTMAX = RowWork(
     state_bytes=(16,),
     phases=2,
     flops=30,
+    repeated_bytes=0,
     in_place=False,
 )
 
 
-OPERANDS = st.builds(Operand, st.sampled_from([1, 2, 4, 8]), st.booleans(), st.booleans())
+OPERANDS = st.builds(Operand, st.sampled_from([1, 2, 4, 8]), st.booleans(), st.booleans(), st.sampled_from([1, 2, 64]))
 
 
 @st.composite
@@ -68,6 +69,7 @@ def works(draw: st.DrawFn) -> RowWork:
         state_bytes=tuple(draw(st.lists(st.sampled_from([8, 16, 40]), min_size=1, max_size=phases))),
         phases=phases,
         flops=draw(st.integers(1, 60)),
+        repeated_bytes=draw(st.sampled_from([0, columns * 4])),
         in_place=draw(st.booleans()),
     )
 
