@@ -515,9 +515,10 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),
         alignments=tuple(sorted({n for a in vectors for n in starts_of(a, grid)} - {0})),
         bytes_moved=kernel.region.bytes_moved,
+        written_bytes=sum(access.layout.touched_bytes for access in grid.stores),
         again_bytes=sum(touched_bytes(a) for a in again),
         operands=tuple(
-            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again, steps_of(a))
+            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again, step_of(writer, a))
             for name, a in zip(writer.early, early, strict=True)
         ),
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
@@ -528,13 +529,16 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
     )
 
 
-def steps_of(access: RowAccess) -> int:
-    """Elements from one lane to the next, where each is a load of its own; 1 for neighbours."""
-    return 1 if access.is_computed or access.picks else max(1, abs(access.inner))
+def step_of(writer: RowsWriter, access: RowAccess) -> int:
+    """Elements from one lane to the next, where each is a load of its own; 0 where they are loaded at once."""
+    at_once = access.is_vector or access.is_computed or access in writer.in_vectors
+    return 0 if at_once else max(1, abs(access.inner))
 
 
 def repeated_bytes(writer: RowsWriter) -> int:
     """Of operands that every row reads anew, such as the weights of a normalisation."""
+    if writer.grid.rows == 1:
+        return 0
     accesses = [writer.access(name) for name in (*writer.early, *writer.late)]
     return sum(touched_bytes(a) for a in accesses if not any(a.outer) and any(a.reduced) and not a.picks)
 
@@ -583,7 +587,7 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
         sizes = f"{choice.lanes}, {choice.chunk}, {choice.grain}, {choice.together}"
         template, call = "reduce", f"kw::reduce<{name}, {sizes}>({pointers})"
     else:
-        template = "reduce_split" if choice.is_split else "reduce_together" if choice.together else "reduce"
+        template = template_of(choice)
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
         memory = {"shared_bytes": reduce.shared_bytes(choice, work_of_rows(kernel))}
@@ -592,6 +596,13 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
     needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
+
+
+def template_of(config: Config) -> str:
+    """The function of kernels/cuda/reduce.cuh that runs it."""
+    if config.beside > 1:
+        return "reduce_beside"
+    return "reduce_split" if config.is_split else "reduce_together" if config.together else "reduce"
 
 
 def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
@@ -604,6 +615,8 @@ def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
     ]
     if config.together:
         lines.append(f"    static constexpr int together = {config.together};")
+    if config.beside > 1:
+        lines.append(f"    static constexpr int beside = {config.beside};")
     lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
     return "\n".join([*lines, "};"])
 

@@ -16,6 +16,7 @@ Keep = Literal["again", "registers", "shared"]
 
 WARP = 32
 LINE_BYTES = 128
+LINES_A_CLOCK = 2  # of the first cache; PyTorch's AvgPool2d of windows 11 apart is not held up by it
 STATIC_SMEM_BYTES = 48 * 1024
 RESERVED_SMEM_BYTES = 1024  # of a multiprocessor, for each of its blocks
 MOST_BLOCKS = 2**31 - 1
@@ -33,7 +34,7 @@ CLOCK_MHZ = 1700
 WARPS_TO_CHOOSE_FROM = 24
 
 # To find a row by its number, and for each element that has an address of its own or may be outside.
-TO_START = 40
+TO_START = 30
 OUT_OF_LINE = 3
 
 # What goes on at the same time as something longer still costs so much of its time.
@@ -44,6 +45,12 @@ MERGE_US = 0.9
 
 # From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
 MEET_US = 3.0
+
+# Loads take so long while all multiprocessors load: 40 KB each in flight fill the memory of an H200.
+BUSY_LATENCY_NS = 1250
+
+# Loops of a thread over no more elements are unrolled.
+FEW_ELEMENTS = 128
 
 # What has a place in shared memory is on its way there in so many bytes a block, and vectors a thread: see reduce_kept
 # and reduce_relay in kernels/cuda/reduce.cuh.
@@ -87,6 +94,7 @@ class Config:
     cluster   they are one cluster and meet in shared memory
     together  so many rows at a time have all their blocks running, which meet in global memory; 0: where blocks share a
               row and are no cluster, they meet between launches
+    beside    across, rows of few columns: vectors of rows that a thread takes
     """
 
     threads: int
@@ -97,6 +105,7 @@ class Config:
     blocks: int
     cluster: bool
     together: int = 0
+    beside: int = 1
 
     @property
     def is_split(self) -> bool:
@@ -128,13 +137,13 @@ class Operand:
 
     same    one element for all lanes of a vector
     again   a phase after the first reads it as well
-    step    elements from one lane to the next
+    step    elements from one lane to the next, where each is a load of its own; 0: they are loaded at once
     """
 
     itemsize: int
     same: bool = False
     again: bool = True
-    step: int = 1
+    step: int = 0
 
     def bytes_of(self, lanes: int) -> int:
         return self.itemsize * (1 if self.same else lanes)
@@ -144,14 +153,15 @@ class Operand:
 class RowWork:
     """What a config must fit: the walk, its vector operands, and what is moved and computed.
 
-    line          neighbours before memory jumps
-    again_bytes   of operands that a phase after the first reads as well
-    operands      of a vector that are loaded together, in the order of their fields
-    state_bytes   of one row, for each phase that reduces
-    phases        walks over a row
-    flops         of one element
+    line            neighbours before memory jumps
+    written_bytes   of those that are moved
+    again_bytes     of operands that a phase after the first reads as well
     repeated_bytes  of operands that are the same for every row
-    in_place      a row's result lies where an operand of the row is read
+    operands        of a vector that are loaded together, in the order of their fields
+    state_bytes     of one row, for each phase that reduces
+    phases          walks over a row
+    flops           of one element
+    in_place        a row's result lies where an operand of the row is read
     """
 
     across: bool
@@ -161,12 +171,13 @@ class RowWork:
     itemsizes: tuple[int, ...]
     alignments: tuple[int, ...]
     bytes_moved: int
+    written_bytes: int
     again_bytes: int
+    repeated_bytes: int
     operands: tuple[Operand, ...]
     state_bytes: tuple[int, ...]
     phases: int
     flops: int
-    repeated_bytes: int
     in_place: bool
 
     @property
@@ -195,6 +206,10 @@ class RowWork:
     def share(self, config: Config) -> int:
         """The vectors of a row that one block takes."""
         return math.ceil(self.columns // (1 if self.across else config.lanes) / config.blocks)
+
+    def is_unrolled(self, config: Config) -> bool:
+        """Whether a thread has so few elements that each is known when its kernel is compiled."""
+        return config.team * config.blocks == 1 and self.share(config) * config.lanes <= FEW_ELEMENTS
 
     def units(self, lanes: int) -> int:
         """What teams take: rows, or as many of them as a vector has lanes."""
@@ -289,6 +304,10 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return "blocks that run at once have whole vectors along one row."
     if config.together * config.blocks > device.multiprocessors:
         return f"{config.together * config.blocks} blocks do not run at once."
+    if config.beside > 1 and (not work.across or config.team * config.blocks > 1 or work.phases > 1):
+        return "only rows across that a thread has for itself are walked over side by side."
+    if config.beside > 1 and not (work.is_unrolled(config) and config.beside * config.vectors * config.lanes <= 32):
+        return f"{config.beside} times {config.vectors} vectors of {config.lanes} lanes are too many for a thread."
     if (config.is_split or config.together) and work.in_place:
         return "a row's result would be written before every block has read what it replaces."
     return None
@@ -415,6 +434,8 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
                 yield from kept_or_not(work, threads, lanes, team, 1, False)
                 for blocks in split_counts(work, lanes, team, device):
                     yield Config(threads, lanes, team, 4, "again", blocks, False)
+            for beside in (2, 4):
+                yield Config(threads, lanes, 1, min(8, work.columns), "again", 1, False, beside=beside)
 
 
 def kept_or_not(work: RowWork, threads: int, lanes: int, team: int, blocks: int, cluster: bool) -> Iterator[Config]:
@@ -469,11 +490,15 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
 def moving_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes over bandwidth, if enough of them are in flight."""
     item = max(work.itemsizes)
-    resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
+    running = config.together * config.blocks or device.multiprocessors * resident_blocks(config, work, device)
+    resident = min(blocks_of(config, work), running)
     in_flight = resident * config.threads * vectors_in_flight(config, work) * work.loaded_bytes(config.lanes)
-    shortage = shortage_of(resident, in_flight / resident, device)
+    wanted_gbps = device.copy_gbps * (1.0 - work.written_bytes / max(1, work.bytes_moved))
+    shortage = shortage_of(resident, in_flight / resident, wanted_gbps, device)
     last = 0 if config.together else blocks_of(config, work) % resident
-    shortage += last / blocks_of(config, work) * (shortage_of(max(1, last), in_flight / resident, device) - shortage)
+    if last:  # what is left for a last wave has fewer blocks to fetch it
+        alone = shortage_of(last, in_flight / resident, wanted_gbps, device)
+        shortage += last / blocks_of(config, work) * (alone - shortage)
     teams = config.threads // config.team
     rows_at_a_time = resident * teams / config.blocks * (config.lanes if work.across else 1)
     read = work.bytes_moved + again_bytes(config, work, device, rows_at_a_time)
@@ -490,20 +515,20 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
 
 
-def shortage_of(blocks: int, each_bytes: float, device: Device) -> float:
-    """How many times longer memory takes if so many blocks have so much of it in flight."""
+def shortage_of(blocks: int, each_bytes: float, wanted_gbps: float, device: Device) -> float:
+    """How many times longer memory takes than it could, if so many blocks have so much in flight of what is read."""
     busy = min(blocks, device.multiprocessors)
-    most_gbps = min(blocks * each_bytes / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
-    return max(1.0, device.copy_gbps / most_gbps)
+    most_gbps = busy * MOST_GBPS_A_MULTIPROCESSOR
+    return max(1.0, device.copy_gbps / most_gbps, wanted_gbps / (blocks * each_bytes / BUSY_LATENCY_NS))
 
 
 def fetching_us(config: Config, work: RowWork, device: Device) -> float:
-    """The first cache gives a warp a line in a clock; lanes that are no neighbours are loads of their own."""
+    """What the first cache gives in a clock; lanes that are no neighbours are loads of their own."""
     clocks = 0.0
     for operand in work.operands:
-        if operand.step > 1 and not operand.same:
+        if operand.step and not operand.same:
             apart = operand.step * config.lanes * operand.itemsize
-            clocks += max(1.0, min(WARP, WARP * apart / LINE_BYTES))
+            clocks += max(1.0, min(WARP, WARP * apart / LINE_BYTES) / LINES_A_CLOCK)
         else:
             clocks += max(1.0, WARP * operand.bytes_of(config.lanes) / LINE_BYTES) / config.lanes
     busy = min(blocks_of(config, work), device.multiprocessors)
@@ -514,7 +539,7 @@ def vectors_in_flight(config: Config, work: RowWork) -> int:
     """Vectors that a thread has on their way."""
     most = min(config.vectors, math.ceil(work.share(config) / config.team))
     if config.keep != "shared":
-        return most
+        return most * config.beside
     block_bytes = NEXT_ROW_IN_FLIGHT_BYTES if config.together else KEPT_IN_FLIGHT_BYTES
     thread_bytes = min(128, block_bytes // config.threads)
     return max(1, min(most, MOST_VECTORS_IN_FLIGHT, thread_bytes // work.kept_bytes(config.lanes)))
@@ -526,7 +551,8 @@ def computing_us(config: Config, work: RowWork, device: Device) -> float:
     blocks = blocks_of(config, work)
     warps = min(each, math.ceil(blocks / device.multiprocessors)) * max(1, config.threads // WARP)
     busy = min(1.0, blocks / device.multiprocessors) * min(1.0, warps / WARPS_TO_CHOOSE_FROM)
-    issued = work.rows * work.columns * instructions(config, work) + blocks * config.threads * TO_START
+    issued = work.rows * work.columns * instructions(config, work)
+    issued += blocks * config.threads * config.beside * TO_START
     return issued / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
 
 
@@ -535,7 +561,7 @@ def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     each = resident_blocks(config, work, device)
     waves = max(1.0, blocks_of(config, work) / (device.multiprocessors * each))
     # One thread by itself issues an instruction every other clock.
-    steps = math.ceil(work.share(config) / config.team) * config.lanes
+    steps = math.ceil(work.share(config) / config.team) * config.lanes * config.beside
     alone = steps * instructions(config, work) * 2 / CLOCK_MHZ
     if config.is_split:  # what the blocks before have left is merged by one team
         alone += len(work.state_bytes) * math.ceil(config.blocks / config.team) * PART_US
@@ -551,12 +577,14 @@ def meeting_us(config: Config, work: RowWork) -> float:
 
 def instructions(config: Config, work: RowWork) -> float:
     """For one element: what is computed, and its part of loads, stores and loops."""
-    guarded = sum(operand.step > 1 for operand in work.operands) * OUT_OF_LINE
-    return work.flops + work.phases * (1 + 3 / config.lanes + guarded)
+    guarded = sum(operand.step > 0 for operand in work.operands) * OUT_OF_LINE
+    looping = 0.0 if work.is_unrolled(config) else 3 / config.lanes
+    return work.flops + work.phases * (1 + looping + guarded)
 
 
 def blocks_of(config: Config, work: RowWork) -> int:
-    return math.ceil(work.units(config.lanes) / (config.threads // config.team)) * config.blocks
+    each = config.threads // config.team * config.beside
+    return math.ceil(work.units(config.lanes) / each) * config.blocks
 
 
 def merge_us(config: Config) -> float:

@@ -58,6 +58,10 @@ KERNELS: dict[str, tuple[Node, Config]] = {
     "channels, split": (CHANNELS, Config(256, 4, 256, 4, "again", 16, False)),
     "rows side by side": (softmax(leaf(0, (112, 64, 4096)), (1,)), Config(256, 4, 8, 8, "registers", 1, False)),
     "sums of columns": (Reduce("sum", leaf(0, (4096, 4096)), (0,)), Config(256, 4, 8, 8, "again", 16, False)),
+    "rows of few columns, side by side": (
+        Reduce("max", leaf(0, (4096, 8, 4095)), (1,)),
+        Config(128, 1, 1, 8, "again", 1, False, beside=4),
+    ),
     "places": (Reduce("argmax", leaf(0, (128, 4096, 100), int32), (1,)), Config(256, 4, 16, 4, "again", 1, False)),
 }
 

@@ -151,6 +151,31 @@ def test_every_template_gives_what_pytorch_gives(shape: Shape, axes: Shape, conf
     run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
+@pytest.mark.parametrize("shape", [(3, 7, 24), (5, 27, 22), (4, 30, 130)], ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(32, 1, 1, 8, "again", 1, False, beside=4),
+        Config(64, 2, 1, 8, "again", 1, False, beside=2),
+        Config(32, 2, 1, 3, "again", 1, False, beside=4),
+    ],
+    ids=["lanes apart", "pairs", "pairs, few columns at a time"],
+)
+def test_rows_side_by_side_give_what_pytorch_gives(shape: Shape, config: Config) -> None:
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        kinds = ("sum", "max", "deviations", "argmin", "exponentials")
+        return Graph((x,), tuple(Reduce(kind, x, (1,)) for kind in kinds), (), Group("tuple", (0, 1, 2, 3, 4)))
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    run = Run.of(0, Case(built(float32), built(float64), (x,)), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, RowWork)
+    assert why_not(config, source.work, H200) is None
+    assert "reduce_beside" in source.call
+    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
 def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     case = case_of((5, 64), (1,))
     memory = torch.empty(5 * 64 + 1)

@@ -9,6 +9,7 @@
 //         lanes     of a vector                      vectors  a thread has in flight, or keeps
 //         blocks    that share a row                 keep     where a row is between phases: read again, or held
 //         together  rows at a time, of reduce_together
+//         beside    vectors of rows that a thread takes, of reduce_beside
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -57,6 +58,10 @@ template <typename Body, typename Config> struct ReducePlace {
     KW_DEVICE bool speaks() const { return active && member == 0; }
 };
 
+// kw: few_elements
+// Loops over no more are unrolled.
+constexpr int few_elements = 128;
+
 // kw: reduce_few
 // A phase of one thread that has so few vectors that each is known when this is compiled, and with it where it lies: the
 // places of a small window.
@@ -103,7 +108,7 @@ KW_DEVICE void reduce_again(const typename Body::Args& args, const ReducePlace<B
             if (full || at + u * Config::team < end)
                 Body::step(args, row, (at + u * Config::team) * Place::columns, x[u], r, s);
     };
-    if constexpr (Config::team == 1 && Config::blocks == 1 && Place::share <= 64) {
+    if constexpr (Config::team == 1 && Config::blocks == 1 && Place::share * lanes <= few_elements) {
         if (place.active) reduce_few<Body, Config, phase>(args, row, r, state);
     } else if constexpr (Place::share <= Index(step) * chunk) {
         for (Index time = 0; time < times; ++time) take(time, state);
@@ -365,6 +370,60 @@ template <typename Body, typename Config> cudaError_t reduce(const typename Body
     launch.attrs = &cluster;
     launch.numAttrs = Config::blocks > 1 ? 1 : 0;
     return cudaLaunchKernelEx(&launch, reduce_kernel<Body, Config>, args);
+}
+#endif
+
+// kw: reduce_beside_kernel
+// Rows of few columns, several vectors of rows to a thread: what all of them need is on its way at the same time.
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads) reduce_beside_kernel(typename Body::Args args) {
+    using Place = ReducePlace<Body, Config>;
+    using Index = typename Body::Index;
+    static_assert(Body::across && Body::phases == 1 && Body::reductions == 1, "every lane is a row, walked over once");
+    static_assert(Config::team == 1 && Config::blocks == 1, "a row has one thread");
+    constexpr int lanes = Config::lanes, beside = Config::beside, together = Config::vectors;
+    constexpr int count = int(Place::share);
+    const Index first = Index(blockIdx.x) * (Config::threads * beside) + threadIdx.x;
+    Index row[beside];
+    typename Body::template Row<lanes> r[beside];
+    typename Body::template State<0, lanes> state[beside];
+#pragma unroll
+    for (int b = 0; b < beside; ++b) {
+        const Index unit = first + b * Config::threads;
+        row[b] = unit < Place::units ? unit * lanes : 0;
+        r[b] = Body::template begin<lanes>(args, row[b]);
+        state[b].clear();
+    }
+#pragma unroll
+    for (int column = 0; column < count; column += together) {
+        typename Body::template Operands<lanes> x[beside][together];
+#pragma unroll
+        for (int b = 0; b < beside; ++b)
+#pragma unroll
+            for (int u = 0; u < together; ++u)
+                if (column + u < count) x[b][u] = Body::template load<lanes>(args, row[b], column + u);
+#pragma unroll
+        for (int b = 0; b < beside; ++b)
+#pragma unroll
+            for (int u = 0; u < together; ++u)
+                if (column + u < count) Body::step(args, row[b], column + u, x[b][u], r[b], state[b]);
+    }
+#pragma unroll
+    for (int b = 0; b < beside; ++b) {
+        Body::finish(state[b], r[b]);
+        if (first + b * Config::threads < Place::units) Body::store_row(args, row[b], r[b]);
+    }
+}
+
+// kw: reduce_beside
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config> cudaError_t reduce_beside(const typename Body::Args& args, cudaStream_t stream) {
+    if constexpr (Config::lanes > 1)
+        if (!all_aligned(args)) return reduce_beside<Body, Unaligned<Config>>(args, stream);
+    constexpr int64_t each = Config::threads * Config::beside;
+    constexpr int64_t blocks = (ReducePlace<Body, Config>::units + each - 1) / each;
+    reduce_beside_kernel<Body, Config><<<unsigned(blocks), Config::threads, 0, stream>>>(args);
+    return cudaGetLastError();
 }
 #endif
 
