@@ -213,7 +213,8 @@ def test_the_first_extreme_is_found_among_infinities_and_nan(shape: Shape, axes:
     run = Run.of(0, Case(built(float32), built(float64), (inputs,)), H200, lambda kernel: config)
     (source,) = run.program.sources
     assert "add_next" in source.struct
-    found = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))(SimpleNamespace(), inputs)
+    library = library_of(program_text(run.program.launches, "cuda"))
+    found = run.forward(partial(call, library))(SimpleNamespace(), inputs)
     assert torch.equal(found[0].flatten(), inputs.argmax(axis))
     assert torch.equal(found[1].flatten(), inputs.argmin(axis))
 
