@@ -101,6 +101,11 @@ class Grid:
         reach = max((self.reach(a) for a in (*self.loads, *self.stores, *self.sources)), default=0)
         return max(reach, math.prod(self.axes)) >= 2**31 - 2**20
 
+    def has_narrow_places(self, bound: Bound) -> bool:
+        """Whether 32 bits hold every place that is compared with the bound, inside or not."""
+        reach = abs(bound.offset) + sum(abs(s) * n for n, s in zip(self.axes, bound.strides, strict=True))
+        return not bound.picks and not self.wide_index and max(reach, bound.extent) < 2**31 - 2**20
+
     def reach(self, access: Access) -> int:
         return access.offset + sum((n - 1) * abs(s) for n, s in zip(self.axes, access.strides, strict=True))
 

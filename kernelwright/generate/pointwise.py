@@ -172,7 +172,8 @@ class Writer:
 
     def bound_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         """0 <= place < extent, as one comparison of unsigned numbers."""
-        return f"uint64_t({self.place_text(bound, column, index)}) < {bound.extent}"
+        kind = "unsigned" if self.grid.has_narrow_places(bound) else "uint64_t"
+        return f"{kind}({self.place_text(bound, column, index)}) < {bound.extent}"
 
     def place_text(self, bound: Bound, column: str, index: Sequence[str] = ()) -> str:
         terms = self.bound_terms(bound, column)
@@ -199,11 +200,17 @@ class Writer:
         return f"kw::load_inside<N, {access.inner}, {step}>({pointer}, {at}, {inside}, {lanes})"
 
     def bound_terms(self, bound: Bound, column: str) -> list[str]:
-        return [*self.bound_rows(bound), *self.scaled(column, bound.strides[-1])]
+        return [*self.bound_rows(bound), *self.placed(bound, column, bound.strides[-1])]
 
     def bound_rows(self, bound: Bound) -> list[str]:
-        outer = bound.strides[: len(self.grid.outer)]
-        return [term for name, s in zip(self.coordinates(), outer, strict=True) for term in self.scaled(name, s)]
+        outer = zip(self.coordinates(), bound.strides[: len(self.grid.outer)], strict=True)
+        return [term for name, stride in outer for term in self.placed(bound, name, stride)]
+
+    def placed(self, bound: Bound, index: str, stride: int) -> list[str]:
+        """What an index adds to the place that is compared with the bound."""
+        if not self.grid.has_narrow_places(bound):
+            return self.scaled(index, stride)
+        return [] if stride == 0 else [index if stride == 1 else f"{index} * {stride}"]
 
     def scaled(self, index: str, stride: int) -> list[str]:
         wide = index if self.grid.wide_index else f"int64_t({index})"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from kernelwright.device import Device
@@ -24,7 +24,7 @@ from kernelwright.ir.nodes import Const, Gather, Map, Node, Reduce
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
-from kernelwright.kernels.reduce import Config, CpuConfig, ReduceConfig, RowWork
+from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
 from kernelwright.plan.steps import Origin
 
@@ -127,6 +127,8 @@ class RowsWriter(Writer):
                     users.setdefault(self.load_names[node], set()).add(phase)
         of_row = {name for name, access in self.operands.values() if rows_of(access).is_of_row}
         late = {name for name, phases in users.items() if len(phases) == 1 and 0 not in phases}
+        # One element for all lanes is not worth a place beside its vector, where a row is held: it is in the cache.
+        late |= {name for name, phases in users.items() if len(phases) > 1 and self.is_one_for_all(name)}
         late -= {name for name, _ in self.picked.values()}
         self.of_row = [name for name, _ in self.accesses if name in of_row]
         self.early = [name for name, _ in self.read if name in users and name not in of_row | late]
@@ -194,9 +196,10 @@ class RowsWriter(Writer):
 
     def bound_terms(self, bound: Bound, column: str) -> list[str]:
         split = len(self.grid.outer)
-        terms = self.coordinate_terms(self.coordinates(), bound.strides[:split])
-        terms += self.coordinate_terms(self.column_names(), bound.strides[split:])
-        return [*terms, *(self.scaled("i", self.lane_stride(bound)) if column == LANE else [])]
+        pairs = [*zip(self.coordinates(), bound.strides[:split], strict=True)]
+        pairs += zip(self.column_names(), bound.strides[split:], strict=True)
+        pairs += [("i", self.lane_stride(bound))] if column == LANE else []
+        return [term for name, stride in pairs for term in self.placed(bound, name, stride)]
 
     def lane_stride(self, bound: Bound) -> int:
         return bound.strides[len(self.grid.outer) - 1 if self.grid.across else -1]
@@ -263,8 +266,11 @@ class RowsWriter(Writer):
 
     def field(self, name: str) -> str:
         storage = self.access(name).layout.buffer.dtype.storage_cpp
-        same = self.is_same(next(node for node, known in self.load_names.items() if known == name))
-        return f"{storage} {name};" if same else f"kw::Vec<{storage}, N> {name};"
+        return f"{storage} {name};" if self.is_one_for_all(name) else f"kw::Vec<{storage}, N> {name};"
+
+    def is_one_for_all(self, name: str) -> bool:
+        """Whether the operand of this name is one element for all lanes."""
+        return self.is_same(next(node for node, known in self.load_names.items() if known == name))
 
     def row_struct(self) -> list[str]:
         fields = [self.field(name) for name in self.of_row]
@@ -405,7 +411,7 @@ class RowsWriter(Writer):
         values = Values(self, self.early, late)
         for node in self.phases.computed_in(phase):
             values.compute(node)
-        adds = [self.add_line(node, values.operand(node.x)) for node in reduces]
+        adds = [self.add_line(node, values.operand(node.x), phase) for node in reduces]
         stored = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
         places = " ".join(adds)
         reached = [*(self.access(name) for name in late), *(a for _, _, a in results)]
@@ -424,15 +430,21 @@ class RowsWriter(Writer):
         lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
         return [*lines, *(self.store_line(name, a) for name, _, a in results)]
 
-    def add_line(self, node: Reduce, value: str) -> str:
+    def add_line(self, node: Reduce, value: str, phase: int) -> str:
         name = self.value_name(node)
         match monoid_name(node):
             case "Deviations":
                 return f"s.{name}.add(i, {value}, {name}_share);"
             case "LargestAt" | "SmallestAt":
                 lane = [] if self.grid.across else self.scaled("i", self.grid.places[-1])
-                return f"s.{name}.add(i, {value}, Index({' + '.join([*self.column_terms(self.grid.places), *lane])}));"
+                place = " + ".join([*self.column_terms(self.grid.places), *lane])
+                add = "add_next" if self.goes_forward(phase) else "add"
+                return f"s.{name}.{add}(i, {value}, Index({place}));"
         return f"s.{name}.add(i, {value});"
+
+    def goes_forward(self, phase: int) -> bool:
+        """Whether each state meets the elements of its row in the order in which argmax counts them."""
+        return phase % 2 == 0 and is_dense(self.grid.reduced, self.grid.places, self.grid.places[-1])
 
     def store_line(self, name: str, access: Access) -> str:
         if access.inner == 1:
@@ -503,14 +515,32 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),
         alignments=tuple(sorted({n for a in vectors for n in starts_of(a, grid)} - {0})),
         bytes_moved=kernel.region.bytes_moved,
+        written_bytes=sum(access.layout.touched_bytes for access in grid.stores),
         again_bytes=sum(touched_bytes(a) for a in again),
-        held_bytes=sum(a.layout.buffer.dtype.itemsize for a in again if a.picks or not writer.is_uniform(a)),
-        operands=len(early),
+        operands=tuple(
+            Operand(a.layout.buffer.dtype.itemsize, writer.is_one_for_all(name), a in again, step_of(writer, a))
+            for name, a in zip(writer.early, early, strict=True)
+        ),
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
         phases=phases.walks,
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
+        repeated_bytes=repeated_bytes(writer),
         in_place=any(layout.buffer.name in stored for layout in kernel.region.reads),
     )
+
+
+def step_of(writer: RowsWriter, access: RowAccess) -> int:
+    """Elements from one lane to the next, where each is a load of its own; 0 where they are loaded at once."""
+    at_once = access.is_vector or access.is_computed or access in writer.in_vectors
+    return 0 if at_once else max(1, abs(access.inner))
+
+
+def repeated_bytes(writer: RowsWriter) -> int:
+    """Of operands that every row reads anew, such as the weights of a normalisation."""
+    if writer.grid.rows == 1:
+        return 0
+    accesses = [writer.access(name) for name in (*writer.early, *writer.late)]
+    return sum(touched_bytes(a) for a in accesses if not any(a.outer) and any(a.reduced) and not a.picks)
 
 
 def touched_bytes(access: RowAccess) -> int:
@@ -536,12 +566,12 @@ def node_flops(node: Map) -> int:
 
 def state_bytes(reduces: Sequence[Reduce]) -> int:
     """The most one lane takes in memory; a state of few lanes is filled up to words."""
-    total = 0
+    fields = []
     for node in reduces:
-        size = max(4, by_name(node.x.dtype.name).itemsize)
+        item = max(4, by_name(node.x.dtype.name).itemsize)
         name = monoid_name(node)
-        total += size + 8 if name in WITH_PLACE else size * STATE_ELEMENTS[name]
-    return math.ceil(total / 8) * 8
+        fields.append((16, 8) if name in WITH_PLACE else (item * STATE_ELEMENTS[name], item))
+    return math.ceil(struct_bytes(fields) / 8) * 8
 
 
 # --- the source
@@ -557,16 +587,25 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
         sizes = f"{choice.lanes}, {choice.chunk}, {choice.grain}, {choice.together}"
         template, call = "reduce", f"kw::reduce<{name}, {sizes}>({pointers})"
     else:
-        template = "reduce_split" if choice.is_split else "reduce_together" if choice.together else "reduce"
+        template = template_of(choice)
         arguments = [pointers, *(identifier(buffer.name) for buffer in extra.scratch), "stream"]
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
-        struct += "\n\n" + config_struct(f"{name}Config", choice, sum(b.nbytes for b in extra.scratch))
+        memory = {"shared_bytes": reduce.shared_bytes(choice, work_of_rows(kernel))}
+        memory |= {"workspace_bytes": sum(b.nbytes for b in extra.scratch)}
+        struct += "\n\n" + config_struct(f"{name}Config", choice, memory)
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
     needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
 
 
-def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
+def template_of(config: Config) -> str:
+    """The function of kernels/cuda/reduce.cuh that runs it."""
+    if config.beside > 1:
+        return "reduce_beside"
+    return "reduce_split" if config.is_split else "reduce_together" if config.together else "reduce"
+
+
+def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
     sizes = {"threads": config.threads, "lanes": config.lanes, "team": config.team}
     sizes |= {"vectors": config.vectors, "blocks": config.blocks}
     lines = [
@@ -576,8 +615,9 @@ def config_struct(name: str, config: Config, workspace_bytes: int) -> str:
     ]
     if config.together:
         lines.append(f"    static constexpr int together = {config.together};")
-    if workspace_bytes:
-        lines.append(f"    static constexpr int64_t workspace_bytes = {workspace_bytes};")
+    if config.beside > 1:
+        lines.append(f"    static constexpr int beside = {config.beside};")
+    lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
     return "\n".join([*lines, "};"])
 
 

@@ -63,6 +63,11 @@ class RowGrid(Grid):
         return (*self.outer, *self.reduced)
 
     @property
+    def wide_index(self) -> bool:
+        """Whether a row's or a column's number needs 64 bits; offsets in memory have them in any case."""
+        return max(self.rows, self.columns) >= 2**31 - 2**20
+
+    @property
     def line(self) -> int:
         """How many neighbours there are before memory jumps: what a vector must not run past."""
         axes = self.outer if self.across else self.reduced

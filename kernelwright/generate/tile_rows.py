@@ -40,6 +40,10 @@ class TileRowsWriter(RowsWriter):
         names = {name for name, _ in self.accesses}
         return next(name for n in range(len(names) + 1) if (name := f"product{'_' * n}") not in names)
 
+    def goes_forward(self, phase: int) -> bool:
+        """Pixels come in the order of the tile."""
+        return False
+
     def operand_fields(self) -> list[str]:
         return [f"kw::Vec<float, N> {self.given_name};", *super().operand_fields()]
 

@@ -95,8 +95,8 @@ REDUCTIONS: Mapping[str, Reduction] = MappingProxyType(
             ORDERED,
             scan=lambda x, axis: _torch().cummin(x, axis).values,
         ),
-        "argmax": Reduction(_position("argmax"), "LargestAt", NUMBERS, 2, "int64"),
-        "argmin": Reduction(_position("argmin"), "SmallestAt", NUMBERS, 2, "int64"),
+        "argmax": Reduction(_position("argmax"), "LargestAt", NUMBERS, 5, "int64"),
+        "argmin": Reduction(_position("argmin"), "SmallestAt", NUMBERS, 5, "int64"),
         # sum((x - mean(x)) ** 2), in one pass
         "deviations": Reduction(_deviations, "Deviations", FLOATS, 5),
         # sum(exp(x - max(x))), in one pass

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal, TypeAlias
@@ -15,7 +15,11 @@ from kernelwright.kernels.pointwise import LAUNCH_US, MEMORY_LATENCY_NS
 Keep = Literal["again", "registers", "shared"]
 
 WARP = 32
+LINE_BYTES = 128
+LINES_A_CLOCK = 2  # of the first cache; PyTorch's AvgPool2d of windows 11 apart is not held up by it
 STATIC_SMEM_BYTES = 48 * 1024
+RESERVED_SMEM_BYTES = 1024  # of a multiprocessor, for each of its blocks
+MOST_BLOCKS = 2**31 - 1
 LARGEST_CLUSTER = 8
 REGISTERS_A_THREAD = 255
 
@@ -29,6 +33,10 @@ LANES_A_CLOCK = 128
 CLOCK_MHZ = 1700
 WARPS_TO_CHOOSE_FROM = 24
 
+# To find a row by its number, and for each element that has an address of its own or may be outside.
+TO_START = 30
+OUT_OF_LINE = 3
+
 # What goes on at the same time as something longer still costs so much of its time.
 HIDDEN = 0.1
 
@@ -38,8 +46,17 @@ MERGE_US = 0.9
 # From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
 MEET_US = 3.0
 
-# Vectors of the next row that such a block has on their way: see reduce_relay in kernels/cuda/reduce.cuh.
-VECTORS_AHEAD = 2048
+# Loads take so long while all multiprocessors load: 40 KB each in flight fill the memory of an H200.
+BUSY_LATENCY_NS = 1250
+
+# Loops of a thread over no more elements are unrolled.
+FEW_ELEMENTS = 128
+
+# What has a place in shared memory is on its way there in so many bytes a block, and vectors a thread: see reduce_kept
+# and reduce_relay in kernels/cuda/reduce.cuh.
+KEPT_IN_FLIGHT_BYTES = 65536
+NEXT_ROW_IN_FLIGHT_BYTES = 32768
+MOST_VECTORS_IN_FLIGHT = 16
 
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
@@ -77,6 +94,7 @@ class Config:
     cluster   they are one cluster and meet in shared memory
     together  so many rows at a time have all their blocks running, which meet in global memory; 0: where blocks share a
               row and are no cluster, they meet between launches
+    beside    across, rows of few columns: vectors of rows that a thread takes
     """
 
     threads: int
@@ -87,6 +105,7 @@ class Config:
     blocks: int
     cluster: bool
     together: int = 0
+    beside: int = 1
 
     @property
     def is_split(self) -> bool:
@@ -113,17 +132,36 @@ ReduceConfig: TypeAlias = Config | CpuConfig
 
 
 @dataclass(frozen=True, slots=True)
+class Operand:
+    """A field of what is loaded together: the bytes of an element, and what is known of its use.
+
+    same    one element for all lanes of a vector
+    again   a phase after the first reads it as well
+    step    elements from one lane to the next, where each is a load of its own; 0: they are loaded at once
+    """
+
+    itemsize: int
+    same: bool = False
+    again: bool = True
+    step: int = 0
+
+    def bytes_of(self, lanes: int) -> int:
+        return self.itemsize * (1 if self.same else lanes)
+
+
+@dataclass(frozen=True, slots=True)
 class RowWork:
     """What a config must fit: the walk, its vector operands, and what is moved and computed.
 
-    line          neighbours before memory jumps
-    again_bytes   of operands that a phase after the first reads as well
-    held_bytes    of those, for one column of one row
-    operands      of a vector that are loaded together
-    state_bytes   of one row, for each phase that reduces
-    phases        walks over a row
-    flops         of one element
-    in_place      a row's result lies where an operand of the row is read
+    line            neighbours before memory jumps
+    written_bytes   of those that are moved
+    again_bytes     of operands that a phase after the first reads as well
+    repeated_bytes  of operands that are the same for every row
+    operands        of a vector that are loaded together, in the order of their fields
+    state_bytes     of one row, for each phase that reduces
+    phases          walks over a row
+    flops           of one element
+    in_place        a row's result lies where an operand of the row is read
     """
 
     across: bool
@@ -133,9 +171,10 @@ class RowWork:
     itemsizes: tuple[int, ...]
     alignments: tuple[int, ...]
     bytes_moved: int
+    written_bytes: int
     again_bytes: int
-    held_bytes: int
-    operands: int
+    repeated_bytes: int
+    operands: tuple[Operand, ...]
     state_bytes: tuple[int, ...]
     phases: int
     flops: int
@@ -146,13 +185,57 @@ class RowWork:
         """What a thread computes with, beside the operands that it holds."""
         return OWN_REGISTERS + self.flops // FLOPS_A_REGISTER
 
+    @property
+    def holds(self) -> bool:
+        """Whether anything could be held from one phase to the next."""
+        return self.phases > 1 and any(operand.again and not operand.same for operand in self.operands)
+
+    def loaded_bytes(self, lanes: int) -> int:
+        """What a thread has on its way for each vector."""
+        return max(lanes, sum(operand.bytes_of(lanes) for operand in self.operands if not operand.same))
+
+    def held_bytes(self, lanes: int) -> int:
+        """What a thread holds in registers for each vector, from one phase to the next."""
+        return sum(max(4, operand.bytes_of(lanes)) for operand in self.operands if operand.again)
+
+    def kept_bytes(self, lanes: int) -> int:
+        """What each vector takes in shared memory: the size of the struct of its operands, with all its gaps."""
+        fields = [(operand.bytes_of(lanes), operand.itemsize, operand.same) for operand in self.operands]
+        return struct_bytes([(size, item if same else min(16, size)) for size, item, same in fields])
+
     def share(self, config: Config) -> int:
         """The vectors of a row that one block takes."""
         return math.ceil(self.columns // (1 if self.across else config.lanes) / config.blocks)
 
+    def is_unrolled(self, config: Config) -> bool:
+        """Whether a thread has so few elements that each is known when its kernel is compiled."""
+        return config.team * config.blocks == 1 and self.share(config) * config.lanes <= FEW_ELEMENTS
+
     def units(self, lanes: int) -> int:
         """What teams take: rows, or as many of them as a vector has lanes."""
         return self.rows // lanes if self.across else self.rows
+
+
+def struct_bytes(fields: Iterable[tuple[int, int]]) -> int:
+    """What C++ makes of fields of these sizes and alignments."""
+    end, widest = 0, 1
+    for size, alignment in fields:
+        end = math.ceil(end / alignment) * alignment + size
+        widest = max(widest, alignment)
+    return max(1, math.ceil(end / widest) * widest)
+
+
+def shared_bytes(config: Config, work: RowWork) -> int:
+    """Shared memory that a launch asks for."""
+    return config.threads * config.vectors * work.kept_bytes(config.lanes) if config.keep == "shared" else 0
+
+
+def static_shared_bytes(config: Config, work: RowWork) -> int:
+    """Shared memory that the code has in it: one place a phase for the states that are merged, each on 16 bytes."""
+    if config.team <= (1 if work.across else WARP):
+        return 0
+    states = config.threads * config.lanes if work.across else config.threads // WARP * (2 if config.together else 1)
+    return sum(math.ceil(states * size / 16) * 16 + (size + 16) * config.cluster for size in work.state_bytes)
 
 
 def why_not(config: ReduceConfig, work: RowWork, device: Device) -> str | None:
@@ -161,7 +244,24 @@ def why_not(config: ReduceConfig, work: RowWork, device: Device) -> str | None:
         return why_not_on_cpu(config, work, device)
     if config.threads > device.max_threads_per_block:
         return f"{config.threads} threads; a block has at most {device.max_threads_per_block}."
-    return why_no_vectors(config, work) or why_no_team(config, work, device) or why_not_kept(config, work, device)
+    return (
+        why_no_vectors(config, work)
+        or why_no_team(config, work, device)
+        or why_not_kept(config, work, device)
+        or why_no_launch(config, work, device)
+    )
+
+
+def why_no_launch(config: Config, work: RowWork, device: Device) -> str | None:
+    """What CUDA would refuse."""
+    blocks, asked, static = blocks_of(config, work), shared_bytes(config, work), static_shared_bytes(config, work)
+    if blocks > MOST_BLOCKS:
+        return f"{blocks:,} blocks; a launch has at most {MOST_BLOCKS:,}."
+    if static > STATIC_SMEM_BYTES:
+        return f"the states of {config.threads} threads need {static:,} B of shared memory; a block has 49,152 B."
+    if asked + static > device.smem_per_block_bytes:
+        return f"a row of {asked:,} B is more than the shared memory of a block."
+    return None
 
 
 def why_not_on_cpu(config: CpuConfig, work: RowWork, device: Device) -> str | None:
@@ -204,20 +304,20 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return "blocks that run at once have whole vectors along one row."
     if config.together * config.blocks > device.multiprocessors:
         return f"{config.together * config.blocks} blocks do not run at once."
+    if config.beside > 1 and (not work.across or config.team * config.blocks > 1 or work.phases > 1):
+        return "only rows across that a thread has for itself are walked over side by side."
+    if config.beside > 1 and not (work.is_unrolled(config) and config.beside * config.vectors * config.lanes <= 32):
+        return f"{config.beside} times {config.vectors} vectors of {config.lanes} lanes are too many for a thread."
     if (config.is_split or config.together) and work.in_place:
         return "a row's result would be written before every block has read what it replaces."
-    smem = config.threads * config.lanes * sum(work.state_bytes)
-    if work.across and config.team > 1 and smem > STATIC_SMEM_BYTES:
-        return f"the states of {config.threads} threads need {smem:,} B of shared memory; a block has 49,152 B."
     return None
 
 
 def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
-    held = config.lanes * config.vectors * max(work.held_bytes, 1)
     if config.keep == "again":
-        flight = config.lanes * config.vectors * work.operands * max(max(work.itemsizes), 4) // 4
+        flight = config.lanes * config.vectors * len(work.operands) * max(max(work.itemsizes), 4) // 4
         return f"{flight} registers for operands in flight." if flight > 96 and config.vectors > 1 else None
-    if work.phases == 1 or not work.held_bytes:
+    if not work.holds:
         return "nothing is read again, so nothing is kept."
     if config.together and work.phases == len(work.state_bytes):
         return "no phase stores what is kept, so that the next row could take its place."
@@ -226,14 +326,12 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     if config.vectors * config.team < work.share(config):
         return f"a row of {work.columns} columns does not fit {config.vectors} vectors a thread."
     registers = min(REGISTERS_A_THREAD, device.registers_per_multiprocessor // config.threads) - work.own_registers
+    held = config.vectors * work.held_bytes(config.lanes)
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
-    ahead = 2 * min(8, VECTORS_AHEAD // config.threads) * config.lanes * work.held_bytes // 4
+    ahead = 2 * vectors_in_flight(config, work) * work.kept_bytes(config.lanes) // 4
     if config.together and ahead > registers:
         return f"{ahead} registers for two rows leave too few of {registers} to compute with."
-    smem = held * config.threads
-    if config.keep == "shared" and smem > device.smem_per_block_bytes - 4096:
-        return f"a row of {smem:,} B is more than the shared memory of a block."
     return None
 
 
@@ -317,7 +415,8 @@ def together_configs(work: RowWork, threads: int, lanes: int, device: Device) ->
     if lanes * item > 16 or (2 * lanes * item <= 16 and work.line % (2 * lanes) == 0):
         return  # one 16 B load a vector, or as much of it as fits
     vectors = math.ceil(work.columns / lanes)
-    room = (device.smem_per_block_bytes - 4096) // (threads * lanes * max(work.held_bytes, 1)) * threads
+    static = static_shared_bytes(Config(threads, lanes, threads, 1, "shared", 1, False, 1), work)
+    room = max(0, device.smem_per_block_bytes - static) // (threads * work.kept_bytes(lanes)) * threads
     found = 0
     for blocks in range(max(2, math.ceil(vectors / max(room, 1))), device.multiprocessors + 1):
         together = min(device.multiprocessors // blocks, work.rows)
@@ -335,6 +434,8 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
                 yield from kept_or_not(work, threads, lanes, team, 1, False)
                 for blocks in split_counts(work, lanes, team, device):
                     yield Config(threads, lanes, team, 4, "again", blocks, False)
+            for beside in (2, 4):
+                yield Config(threads, lanes, 1, min(8, work.columns), "again", 1, False, beside=beside)
 
 
 def kept_or_not(work: RowWork, threads: int, lanes: int, team: int, blocks: int, cluster: bool) -> Iterator[Config]:
@@ -380,9 +481,8 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
     """Launches, and the longest of moving, computing and waiting; the others hide behind it, but not altogether."""
     if isinstance(config, CpuConfig):
         return floor_us(work, device)
-    parts = sorted(
-        (moving_us(config, work, device), computing_us(config, work, device), waiting_us(config, work, device))
-    )
+    estimates = (moving_us, fetching_us, computing_us, waiting_us)
+    parts = sorted(estimate(config, work, device) for estimate in estimates)
     launches = len(work.state_bytes) + 1 if config.is_split else 2 if config.together else 1
     return launches * LAUNCH_US + meeting_us(config, work) + parts[-1] + HIDDEN * sum(parts[:-1])
 
@@ -390,24 +490,59 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
 def moving_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes over bandwidth, if enough of them are in flight."""
     item = max(work.itemsizes)
-    resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
-    columns = min(config.vectors, math.ceil(work.share(config) / config.team))
-    in_flight = resident * config.threads * config.lanes * columns * item * max(1, work.operands)
-    busy = min(blocks_of(config, work), device.multiprocessors)
-    most_gbps = min(in_flight / MEMORY_LATENCY_NS, busy * MOST_GBPS_A_MULTIPROCESSOR)
-    shortage = max(1.0, device.copy_gbps / most_gbps)
+    running = config.together * config.blocks or device.multiprocessors * resident_blocks(config, work, device)
+    resident = min(blocks_of(config, work), running)
+    in_flight = resident * config.threads * vectors_in_flight(config, work) * work.loaded_bytes(config.lanes)
+    wanted_gbps = device.copy_gbps * (1.0 - work.written_bytes / max(1, work.bytes_moved))
+    shortage = shortage_of(resident, in_flight / resident, wanted_gbps, device)
+    last = 0 if config.together else blocks_of(config, work) % resident
+    if last:  # what is left for a last wave has fewer blocks to fetch it
+        alone = shortage_of(last, in_flight / resident, wanted_gbps, device)
+        shortage += last / blocks_of(config, work) * (alone - shortage)
     teams = config.threads // config.team
-    read = work.bytes_moved + again_bytes(config, work, device, resident * teams / config.blocks)
+    rows_at_a_time = resident * teams / config.blocks * (config.lanes if work.across else 1)
+    read = work.bytes_moved + again_bytes(config, work, device, rows_at_a_time)
+    read += reread_bytes(work, device, config.together or rows_at_a_time)
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
     run = min((teams if work.across else config.team) * config.lanes, work.line) * item
     scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
-    together = config.lanes * config.vectors * item * max(1, work.operands)
+    together = config.vectors * work.loaded_bytes(config.lanes)
     crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
     staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
+
+
+def shortage_of(blocks: int, each_bytes: float, wanted_gbps: float, device: Device) -> float:
+    """How many times longer memory takes than it could, if so many blocks have so much in flight of what is read."""
+    busy = min(blocks, device.multiprocessors)
+    most_gbps = busy * MOST_GBPS_A_MULTIPROCESSOR
+    return max(1.0, device.copy_gbps / most_gbps, wanted_gbps / (blocks * each_bytes / BUSY_LATENCY_NS))
+
+
+def fetching_us(config: Config, work: RowWork, device: Device) -> float:
+    """What the first cache gives in a clock; lanes that are no neighbours are loads of their own."""
+    clocks = 0.0
+    for operand in work.operands:
+        if operand.step and not operand.same:
+            apart = operand.step * config.lanes * operand.itemsize
+            clocks += max(1.0, min(WARP, WARP * apart / LINE_BYTES) / LINES_A_CLOCK)
+        else:
+            clocks += max(1.0, WARP * operand.bytes_of(config.lanes) / LINE_BYTES) / config.lanes
+    busy = min(blocks_of(config, work), device.multiprocessors)
+    return work.rows * work.columns / WARP * clocks / (busy * CLOCK_MHZ)
+
+
+def vectors_in_flight(config: Config, work: RowWork) -> int:
+    """Vectors that a thread has on their way."""
+    most = min(config.vectors, math.ceil(work.share(config) / config.team))
+    if config.keep != "shared":
+        return most * config.beside
+    block_bytes = NEXT_ROW_IN_FLIGHT_BYTES if config.together else KEPT_IN_FLIGHT_BYTES
+    thread_bytes = min(128, block_bytes // config.threads)
+    return max(1, min(most, MOST_VECTORS_IN_FLIGHT, thread_bytes // work.kept_bytes(config.lanes)))
 
 
 def computing_us(config: Config, work: RowWork, device: Device) -> float:
@@ -417,6 +552,7 @@ def computing_us(config: Config, work: RowWork, device: Device) -> float:
     warps = min(each, math.ceil(blocks / device.multiprocessors)) * max(1, config.threads // WARP)
     busy = min(1.0, blocks / device.multiprocessors) * min(1.0, warps / WARPS_TO_CHOOSE_FROM)
     issued = work.rows * work.columns * instructions(config, work)
+    issued += blocks * config.threads * config.beside * TO_START
     return issued / (device.multiprocessors * LANES_A_CLOCK * CLOCK_MHZ) / busy
 
 
@@ -425,7 +561,7 @@ def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     each = resident_blocks(config, work, device)
     waves = max(1.0, blocks_of(config, work) / (device.multiprocessors * each))
     # One thread by itself issues an instruction every other clock.
-    steps = math.ceil(work.share(config) / config.team) * config.lanes
+    steps = math.ceil(work.share(config) / config.team) * config.lanes * config.beside
     alone = steps * instructions(config, work) * 2 / CLOCK_MHZ
     if config.is_split:  # what the blocks before have left is merged by one team
         alone += len(work.state_bytes) * math.ceil(config.blocks / config.team) * PART_US
@@ -441,11 +577,14 @@ def meeting_us(config: Config, work: RowWork) -> float:
 
 def instructions(config: Config, work: RowWork) -> float:
     """For one element: what is computed, and its part of loads, stores and loops."""
-    return work.flops + work.phases * (1 + 3 / config.lanes)
+    guarded = sum(operand.step > 0 for operand in work.operands) * OUT_OF_LINE
+    looping = 0.0 if work.is_unrolled(config) else 3 / config.lanes
+    return work.flops + work.phases * (1 + looping + guarded)
 
 
 def blocks_of(config: Config, work: RowWork) -> int:
-    return math.ceil(work.units(config.lanes) / (config.threads // config.team)) * config.blocks
+    each = config.threads // config.team * config.beside
+    return math.ceil(work.units(config.lanes) / each) * config.blocks
 
 
 def merge_us(config: Config) -> float:
@@ -456,14 +595,15 @@ def merge_us(config: Config) -> float:
 
 def resident_blocks(config: Config, work: RowWork, device: Device) -> int:
     """Blocks that a multiprocessor has at a time."""
-    held = config.lanes * config.vectors * work.held_bytes
+    held = config.vectors * work.held_bytes(config.lanes)
     registers = work.own_registers + (held // 4 if config.keep == "registers" else 0)
     limits = [
         device.max_threads_per_multiprocessor // config.threads,
         device.registers_per_multiprocessor // (registers * config.threads),
     ]
-    if config.keep == "shared":
-        limits.append(device.smem_per_multiprocessor_bytes // (held * config.threads + 1024))
+    shared = shared_bytes(config, work) + static_shared_bytes(config, work)
+    if shared:
+        limits.append(device.smem_per_multiprocessor_bytes // (shared + RESERVED_SMEM_BYTES))
     return max(1, min(limits))
 
 
@@ -472,6 +612,12 @@ def again_bytes(config: Config, work: RowWork, device: Device, rows_at_a_time: f
     if config.keep != "again" or work.phases == 1:
         return 0.0
     times = work.again_bytes * (work.phases - 1)
-    lanes = config.lanes if work.across else 1
-    at_a_time = work.again_bytes if config.is_split else work.again_bytes / work.rows * rows_at_a_time * lanes
+    at_a_time = work.again_bytes if config.is_split else work.again_bytes / work.rows * rows_at_a_time
     return times / L2_SPEEDUP if at_a_time <= L2_SHARE * device.l2_bytes else float(times)
+
+
+def reread_bytes(work: RowWork, device: Device, rows_at_a_time: float) -> float:
+    """What all rows read, if it has left the cache before the next rows come."""
+    if work.repeated_bytes <= L2_SHARE * device.l2_bytes:
+        return 0.0
+    return work.repeated_bytes * (math.ceil(work.rows / max(1.0, rows_at_a_time)) - 1)

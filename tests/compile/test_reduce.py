@@ -42,12 +42,15 @@ LONG = softmax(leaf(0, (4096, 393216)), (1,))
 WIDE = softmax(leaf(0, (4096, 262144)), (1,))
 SHORT = softmax(leaf(0, (4096, 1024)), (1,))
 CHANNELS = normalised(leaf(0, (16, 64, 256, 256)), (0, 2, 3), 16.0 * 65536)
+BESIDE = leaf(0, (128, 8, 4, 64516))
+GROUPS = normalised(Map("add", (BESIDE, Broadcast(leaf(1, (8, 4, 1)), BESIDE.shape))), (2, 3), 258064.0)
 HALVES = Map("cast", (softmax(wide(leaf(0, (512, 8192), float16)), (1,)),), float16)
 
 # Each template at its largest: what it holds fills the registers or the shared memory it has.
 KERNELS: dict[str, tuple[Node, Config]] = {
     "a row held by a cluster": (WIDE, Config(512, 4, 512, 16, "registers", 8, True)),
     "a row in the shared memory of a cluster": (LONG, Config(1024, 4, 1024, 12, "shared", 8, True)),
+    "a row in shared memory beside values of its channels": (GROUPS, Config(1024, 4, 1024, 8, "shared", 8, True)),
     "a row read again by a cluster": (LONG, Config(1024, 4, 1024, 4, "again", 4, True)),
     "a row in a warp": (SHORT, Config(256, 4, 32, 8, "registers", 1, False)),
     "a row in a block": (SHORT, Config(256, 4, 256, 1, "registers", 1, False)),
@@ -55,6 +58,10 @@ KERNELS: dict[str, tuple[Node, Config]] = {
     "channels, split": (CHANNELS, Config(256, 4, 256, 4, "again", 16, False)),
     "rows side by side": (softmax(leaf(0, (112, 64, 4096)), (1,)), Config(256, 4, 8, 8, "registers", 1, False)),
     "sums of columns": (Reduce("sum", leaf(0, (4096, 4096)), (0,)), Config(256, 4, 8, 8, "again", 16, False)),
+    "rows of few columns, side by side": (
+        Reduce("max", leaf(0, (4096, 8, 4095)), (1,)),
+        Config(128, 1, 1, 8, "again", 1, False, beside=4),
+    ),
     "places": (Reduce("argmax", leaf(0, (128, 4096, 100), int32), (1,)), Config(256, 4, 16, 4, "again", 1, False)),
 }
 

@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 
 from kernelwright.device import resolve
 from kernelwright.generate.generate import program_text, ranked_choices
+from kernelwright.generate.literals import camel
+from kernelwright.generate.program import Source
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
 from kernelwright.kernels.choices import Choice
@@ -46,6 +48,33 @@ def test_random_reductions_are_as_accurate_as_pytorch(request: pytest.FixtureReq
             run.check(partial(call, library))
 
     holds()
+
+
+def test_structs_have_the_sizes_that_configs_are_chosen_by() -> None:
+    """Shared memory and workspaces are asked for before any compiler has seen the structs that lie there."""
+
+    @settings(max_examples=1, phases=[Phase.generate], verbosity=Verbosity.quiet)
+    @given(st.lists(cases(), min_size=6 * CASES_A_BATCH, max_size=6 * CASES_A_BATCH))
+    def holds(batch: list[Case]) -> None:
+        runs = [Run.of(number, case, H200, partial(any_choice, number)) for number, case in enumerate(batch)]
+        text = program_text([launch for run in runs for launch in run.program.launches], "cuda")
+        checks = [line for run in runs for source in run.program.sources for line in sizes_checked(source)]
+        library_of("\n".join([text, *checks]))
+
+    holds()
+
+
+def sizes_checked(source: Source) -> list[str]:
+    if not isinstance(source.work, RowWork):
+        return []
+    name, work = camel(source.kernel.name), source.work
+    operands = [f"sizeof({name}::Operands<{n}>) == {work.kept_bytes(n)}" for n in (1, 2, 4, 8)]
+    states = [
+        f"sizeof({name}::State<{phase}, {n}>) <= {n * size}"
+        for phase, size in enumerate(work.state_bytes)
+        for n in (1, 2, 4, 8)
+    ]
+    return [f"static_assert({check});" for check in (*operands, *states)]
 
 
 def any_choice(draw: int, kernel: Kernel) -> Choice:
@@ -122,6 +151,31 @@ def test_every_template_gives_what_pytorch_gives(shape: Shape, axes: Shape, conf
     run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
+@pytest.mark.parametrize("shape", [(3, 7, 24), (5, 27, 22), (4, 30, 130)], ids=str)
+@pytest.mark.parametrize(
+    "config",
+    [
+        Config(32, 1, 1, 8, "again", 1, False, beside=4),
+        Config(64, 2, 1, 8, "again", 1, False, beside=2),
+        Config(32, 2, 1, 3, "again", 1, False, beside=4),
+    ],
+    ids=["lanes apart", "pairs", "pairs, few columns at a time"],
+)
+def test_rows_side_by_side_give_what_pytorch_gives(shape: Shape, config: Config) -> None:
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        kinds = ("sum", "max", "deviations", "argmin", "exponentials")
+        return Graph((x,), tuple(Reduce(kind, x, (1,)) for kind in kinds), (), Group("tuple", (0, 1, 2, 3, 4)))
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    run = Run.of(0, Case(built(float32), built(float64), (x,)), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, RowWork)
+    assert why_not(config, source.work, H200) is None
+    assert "reduce_beside" in source.call
+    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
 def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     case = case_of((5, 64), (1,))
     memory = torch.empty(5 * 64 + 1)
@@ -129,6 +183,40 @@ def test_operands_off_their_alignment_are_read_element_by_element() -> None:
     shifted = memory[1:].view(5, 64).copy_(x)
     run = Run.of(0, Case(case.graph, case.wide, (shifted,)), H200, lambda kernel: ALONG["a warp, held"])
     run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes", "config"),
+    [
+        ((9, 70), (1,), Config(64, 2, 8, 2, "again", 1, False)),
+        ((9, 70), (1,), Config(64, 1, 1, 8, "again", 1, False)),
+        ((9, 600), (1,), Config(64, 1, 1, 8, "again", 1, False)),
+        ((70, 12), (0,), Config(64, 2, 8, 2, "again", 1, False)),
+        ((20, 12), (0,), Config(64, 2, 1, 8, "again", 1, False)),
+    ],
+    ids=["along", "few along", "many along", "across", "few across"],
+)
+def test_the_first_extreme_is_found_among_infinities_and_nan(shape: Shape, axes: Shape, config: Config) -> None:
+    (axis,) = axes
+    inputs = torch.randint(-2, 2, shape, generator=torch.Generator().manual_seed(3)).float()
+    rows = inputs if axis == 1 else inputs.T
+    rows[0], rows[1] = float("inf"), -float("inf")
+    rows[2, 5:], rows[3, 5:] = float("inf"), -float("inf")
+    rows[4, 7], rows[5, 3:9] = float("nan"), float("nan")
+    rows[6], rows[7] = torch.tensor(float("nan")), torch.tensor(1.0)
+    rows[8, :4] = float("-inf")
+
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        return Graph((x,), (Reduce("argmax", x, axes), Reduce("argmin", x, axes)), (), Group("tuple", (0, 1)))
+
+    run = Run.of(0, Case(built(float32), built(float64), (inputs,)), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert "add_next" in source.struct
+    library = library_of(program_text(run.program.launches, "cuda"))
+    found = run.forward(partial(call, library))(SimpleNamespace(), inputs)
+    assert torch.equal(found[0].flatten(), inputs.argmax(axis))
+    assert torch.equal(found[1].flatten(), inputs.argmin(axis))
 
 
 MISTAKES = {

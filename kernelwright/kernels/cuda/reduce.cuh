@@ -9,6 +9,7 @@
 //         lanes     of a vector                      vectors  a thread has in flight, or keeps
 //         blocks    that share a row                 keep     where a row is between phases: read again, or held
 //         together  rows at a time, of reduce_together
+//         beside    vectors of rows that a thread takes, of reduce_beside
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -43,7 +44,7 @@ template <typename Body, typename Config> struct ReducePlace {
 
     KW_DEVICE ReducePlace() {
         team = Body::across ? threadIdx.x % teams : threadIdx.x / Config::team;
-        member = Body::across ? threadIdx.x / teams : threadIdx.x % Config::team;
+        member = Config::team == 1 ? 0 : Body::across ? threadIdx.x / teams : threadIdx.x % Config::team;
         part = blockIdx.x % Config::blocks;
         unit = Index(blockIdx.x / Config::blocks) * teams + team;
         active = unit < units;
@@ -56,6 +57,31 @@ template <typename Body, typename Config> struct ReducePlace {
     }
     KW_DEVICE bool speaks() const { return active && member == 0; }
 };
+
+// kw: few_elements
+// Loops over no more are unrolled.
+constexpr int few_elements = 128;
+
+// kw: reduce_few
+// A phase of one thread that has so few vectors that each is known when this is compiled, and with it where it lies: the
+// places of a small window.
+template <typename Body, typename Config, int phase, typename Row>
+KW_DEVICE void reduce_few(const typename Body::Args& args, typename Body::Index row, const Row& r,
+                          typename Body::template State<phase, Config::lanes>& state) {
+    using Place = ReducePlace<Body, Config>;
+    constexpr int count = int(Place::share), together = Config::vectors;
+#pragma unroll
+    for (int first = 0; first < count; first += together) {
+        typename Body::template Operands<Config::lanes> x[together];
+#pragma unroll
+        for (int u = 0; u < together; ++u)
+            if (first + u < count)
+                x[u] = Body::template load<Config::lanes>(args, row, (first + u) * Place::columns);
+#pragma unroll
+        for (int u = 0; u < together; ++u)
+            if (first + u < count) Body::step(args, row, (first + u) * Place::columns, x[u], r, state);
+    }
+}
 
 // kw: reduce_again
 // A phase of one thread that reads its columns: `vectors` loads in flight at a time. Every second phase goes backwards,
@@ -82,7 +108,9 @@ KW_DEVICE void reduce_again(const typename Body::Args& args, const ReducePlace<B
             if (full || at + u * Config::team < end)
                 Body::step(args, row, (at + u * Config::team) * Place::columns, x[u], r, s);
     };
-    if constexpr (Place::share <= Index(step) * chunk) {
+    if constexpr (Config::team == 1 && Config::blocks == 1 && Place::share * lanes <= few_elements) {
+        if (place.active) reduce_few<Body, Config, phase>(args, row, r, state);
+    } else if constexpr (Place::share <= Index(step) * chunk) {
         for (Index time = 0; time < times; ++time) take(time, state);
     } else {
         for (Index time = 0; time < times;) {
@@ -116,6 +144,13 @@ KW_DEVICE void reduce_held(const typename Body::Args& args, const ReducePlace<Bo
             Body::step(args, row, (at + v * Config::team) * Place::columns, held[v], r, state);
 }
 
+// kw: vectors_in
+// How many vectors a thread has on their way where so many bytes may be, so that what it computes with has registers too.
+template <typename Operands> __host__ __device__ constexpr int vectors_in(int bytes) {
+    const int vectors = bytes / int(sizeof(Operands));
+    return vectors > 16 ? 16 : vectors > 1 ? vectors : 1;
+}
+
 // kw: reduce_kept
 // A phase of one thread that has its columns in shared memory, where nobody else looks at them.
 template <typename Body, typename Config, int phase, typename Row>
@@ -128,8 +163,9 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
     // Blocks of 1024 threads have 64 registers a thread.
-    constexpr int together = Config::threads <= 512 && Config::vectors % 8 == 0 ? 8 : Config::vectors % 4 == 0 ? 4 : 1;
-    constexpr bool full = Place::template full<Config::vectors>;
+    constexpr int most = vectors_in<Operands>(Config::threads <= 512 ? 128 : 64);
+    constexpr int together = Config::vectors < most ? Config::vectors : most;
+    constexpr bool full = Place::template full<Config::vectors> && Config::vectors % together == 0;
     const Index row = place.row(), at = place.begin() + place.member, end = place.end();
 #pragma unroll 1
     for (int v = 0; v < Config::vectors; v += together) {
@@ -317,6 +353,8 @@ template <typename Body, typename Config> cudaError_t reduce(const typename Body
     constexpr int64_t blocks = (Place::units + Place::teams - 1) / Place::teams * Config::blocks;
     constexpr int held = Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
     constexpr int shared_bytes = Config::keep == Keep::shared ? held : 0;
+    if constexpr (Config::keep == Keep::shared)
+        static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
     if constexpr (shared_bytes > 0)
         if (const cudaError_t error = cudaFuncSetAttribute(reduce_kernel<Body, Config>,
                                                            cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
@@ -332,6 +370,60 @@ template <typename Body, typename Config> cudaError_t reduce(const typename Body
     launch.attrs = &cluster;
     launch.numAttrs = Config::blocks > 1 ? 1 : 0;
     return cudaLaunchKernelEx(&launch, reduce_kernel<Body, Config>, args);
+}
+#endif
+
+// kw: reduce_beside_kernel
+// Rows of few columns, several vectors of rows to a thread: what all of them need is on its way at the same time.
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads) reduce_beside_kernel(typename Body::Args args) {
+    using Place = ReducePlace<Body, Config>;
+    using Index = typename Body::Index;
+    static_assert(Body::across && Body::phases == 1 && Body::reductions == 1, "every lane is a row, walked over once");
+    static_assert(Config::team == 1 && Config::blocks == 1, "a row has one thread");
+    constexpr int lanes = Config::lanes, beside = Config::beside, together = Config::vectors;
+    constexpr int count = int(Place::share);
+    const Index first = Index(blockIdx.x) * (Config::threads * beside) + threadIdx.x;
+    Index row[beside];
+    typename Body::template Row<lanes> r[beside];
+    typename Body::template State<0, lanes> state[beside];
+#pragma unroll
+    for (int b = 0; b < beside; ++b) {
+        const Index unit = first + b * Config::threads;
+        row[b] = unit < Place::units ? unit * lanes : 0;
+        r[b] = Body::template begin<lanes>(args, row[b]);
+        state[b].clear();
+    }
+#pragma unroll
+    for (int column = 0; column < count; column += together) {
+        typename Body::template Operands<lanes> x[beside][together];
+#pragma unroll
+        for (int b = 0; b < beside; ++b)
+#pragma unroll
+            for (int u = 0; u < together; ++u)
+                if (column + u < count) x[b][u] = Body::template load<lanes>(args, row[b], column + u);
+#pragma unroll
+        for (int b = 0; b < beside; ++b)
+#pragma unroll
+            for (int u = 0; u < together; ++u)
+                if (column + u < count) Body::step(args, row[b], column + u, x[b][u], r[b], state[b]);
+    }
+#pragma unroll
+    for (int b = 0; b < beside; ++b) {
+        Body::finish(state[b], r[b]);
+        if (first + b * Config::threads < Place::units) Body::store_row(args, row[b], r[b]);
+    }
+}
+
+// kw: reduce_beside
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config> cudaError_t reduce_beside(const typename Body::Args& args, cudaStream_t stream) {
+    if constexpr (Config::lanes > 1)
+        if (!all_aligned(args)) return reduce_beside<Body, Unaligned<Config>>(args, stream);
+    constexpr int64_t each = Config::threads * Config::beside;
+    constexpr int64_t blocks = (ReducePlace<Body, Config>::units + each - 1) / each;
+    reduce_beside_kernel<Body, Config><<<unsigned(blocks), Config::threads, 0, stream>>>(args);
+    return cudaGetLastError();
 }
 #endif
 
@@ -510,7 +602,7 @@ KW_DEVICE void reduce_relay(const typename Body::Args& args, const ReducePlace<B
     using Operands = typename Body::template Operands<Config::lanes>;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
-    constexpr int many = Config::threads < 512 ? 8 : 2048 / Config::threads;  // 32 KB of a block are on their way
+    constexpr int many = vectors_in<Operands>(32768 / Config::threads);  // 32 KB of a block are on their way
     const Index at = place.begin() + place.member, end = place.end(), next_end = next.end();
     typename Body::template State<Body::reductions, Config::lanes> nothing;
 #pragma unroll 1
@@ -583,6 +675,7 @@ cudaError_t reduce_together(const typename Body::Args& args, void* workspace, cu
     constexpr int blocks = Config::blocks * Config::together;
     constexpr int shared_bytes =
         Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
+    static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
     int device = 0, multiprocessors = 0, each = 0;
     if (const cudaError_t error = cudaGetDevice(&device)) return error;
     if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))

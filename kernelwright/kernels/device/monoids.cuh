@@ -151,6 +151,14 @@ template <typename T, typename Index, int N> struct LargestAt {
         best[i] = wins ? x : held;
         at[i] = wins ? place : at[i];
     }
+    // The same for a place after all that were added before. What a state starts from never wins, so
+    // that a row of nothing else has no place: its first element is at 0.
+    KW_DEVICE void add_next(int i, T x, Index place) {
+        const T held = best[i];
+        const bool wins = !(x <= held) & (held == held);
+        best[i] = wins ? x : held;
+        at[i] = wins ? place : at[i];
+    }
     KW_DEVICE void merge(const LargestAt& other) {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
@@ -167,7 +175,7 @@ template <typename T, typename Index, int N> struct LargestAt {
         return {{nan ? T(lowest<T>() * T(0)) : most}, {first}};
     }
     KW_DEVICE LargestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
-    KW_DEVICE int64_t value(int i) const { return at[i]; }
+    KW_DEVICE int64_t value(int i) const { return at[i] == highest<Index>() ? 0 : at[i]; }
 };
 
 // kw: SmallestAt
@@ -183,6 +191,14 @@ template <typename T, typename Index, int N> struct SmallestAt {
         const T held = best[i];
         const bool ties = (x == held) | ((x != x) & (held != held));
         const bool wins = (x < held) | ((x != x) & (held == held)) | (ties & (place < at[i]));
+        best[i] = wins ? x : held;
+        at[i] = wins ? place : at[i];
+    }
+    // The same for a place after all that were added before. What a state starts from never wins, so
+    // that a row of nothing else has no place: its first element is at 0.
+    KW_DEVICE void add_next(int i, T x, Index place) {
+        const T held = best[i];
+        const bool wins = !(x >= held) & (held == held);
         best[i] = wins ? x : held;
         at[i] = wins ? place : at[i];
     }
@@ -202,7 +218,7 @@ template <typename T, typename Index, int N> struct SmallestAt {
         return {{nan ? T(highest<T>() * T(0)) : least}, {first}};
     }
     KW_DEVICE SmallestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
-    KW_DEVICE int64_t value(int i) const { return at[i]; }
+    KW_DEVICE int64_t value(int i) const { return at[i] == highest<Index>() ? 0 : at[i]; }
 };
 
 // kw: Deviations

@@ -91,6 +91,7 @@ struct SumDeviationsMul {
 struct SumDeviationsMulConfig {
     static constexpr int threads = 64, lanes = 4, team = 64, vectors = 4, blocks = 1;
     static constexpr kw::Keep keep = kw::Keep::shared;
+    static constexpr int64_t shared_bytes = 8192;
 };
 
 // --- entries: each runs its kernels in order on the caller's stream

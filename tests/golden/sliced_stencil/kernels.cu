@@ -62,7 +62,7 @@ struct Add {
         const Index i1 = row % 640;
         Operands<N> x;
         x.grid = kw::load<N>(a.grid + row * columns + column);
-        x.mul = kw::load_inside<N, 1, 1>(a.mul, -639 + int64_t(i0) * 407044 + int64_t(i1) * 638 + column, uint64_t(i1 - 1) < 638, Index(column - 1), Index(638), 0.0f);
+        x.mul = kw::load_inside<N, 1, 1>(a.mul, -639 + int64_t(i0) * 407044 + int64_t(i1) * 638 + column, unsigned(i1 - 1) < 638, Index(column - 1), Index(638), 0.0f);
         return x;
     }
 

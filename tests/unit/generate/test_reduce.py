@@ -13,7 +13,7 @@ from kernelwright.generate.rows import row_grid
 from kernelwright.ir.dtypes import DType, float16, float32
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Map, Node, Permute, Reduce, Shape
 from kernelwright.kernels import reduce
-from kernelwright.kernels.reduce import Config, CpuConfig
+from kernelwright.kernels.reduce import Config, CpuConfig, Operand
 from kernelwright.plan import Kernel, plan
 from kernelwright.plan.steps import contiguous
 
@@ -208,8 +208,17 @@ def test_argmax_counts_as_pytorch_does_whatever_the_order_in_memory() -> None:
 def test_sixteen_bit_operands_are_held_in_sixteen_bits() -> None:
     x = leaf(0, (64, 100), float16)
     kernel = kernel_of(Map("cast", (softmax(Map("cast", (x,), float32), (1,)),), float16))
-    assert work_of_rows(kernel).held_bytes == 2
+    assert work_of_rows(kernel).operands == (Operand(2),)
     assert "kw::Vec<kw::half, N> x0;" in RowsWriter(kernel).struct("Softmax", "")
+
+
+def test_what_is_one_for_all_lanes_is_not_held_with_its_vector() -> None:
+    x, bias = leaf(0, (128, 8, 4, 64516)), leaf(1, (8, 4, 1))
+    kernel = kernel_of(softmax(Map("add", (x, Broadcast(bias, x.shape))), (2, 3)))
+    assert work_of_rows(kernel).operands == (Operand(4),)
+    source = reduce_source(kernel, Config(1024, 4, 1024, 8, "shared", 8, True))
+    assert "struct Operands { kw::Vec<float, N> x0; };" in source.struct
+    assert "static constexpr int64_t shared_bytes = 131072;" in source.struct
 
 
 def test_a_split_reduction_asks_for_a_workspace() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -12,11 +13,13 @@ from kernelwright.device import resolve
 from kernelwright.kernels.reduce import (
     Config,
     CpuConfig,
+    Operand,
     RowWork,
     best_config,
     configs,
     cost_us,
     floor_us,
+    shared_bytes,
     why_not,
     workspace_bytes,
 )
@@ -32,14 +35,21 @@ SOFTMAX = RowWork(
     itemsizes=(4, 4),
     alignments=(4096,),
     bytes_moved=2 << 26,
+    written_bytes=1 << 26,
     again_bytes=1 << 26,
-    held_bytes=4,
-    operands=1,
+    repeated_bytes=0,
+    operands=(Operand(4),),
     state_bytes=(16,),
     phases=2,
     flops=30,
     in_place=False,
 )
+
+
+OPERANDS = st.builds(Operand, st.sampled_from([1, 2, 4, 8]), st.booleans(), st.booleans(), st.sampled_from([0, 1, 64]))
+
+
+MOVED = ("bytes_moved", "written_bytes", "again_bytes")
 
 
 @st.composite
@@ -58,9 +68,10 @@ def works(draw: st.DrawFn) -> RowWork:
         itemsizes=tuple(draw(st.lists(st.sampled_from([1, 2, 4, 8]), min_size=1, max_size=3))),
         alignments=tuple(draw(st.lists(st.integers(1, 4096), max_size=2))),
         bytes_moved=size * draw(st.sampled_from([4, 8, 12])),
+        written_bytes=draw(st.sampled_from([4, size * 4])),
         again_bytes=size * 4,
-        held_bytes=draw(st.sampled_from([0, 2, 4, 12])),
-        operands=draw(st.integers(0, 4)),
+        repeated_bytes=draw(st.sampled_from([0, columns * 4])),
+        operands=tuple(draw(st.lists(OPERANDS, max_size=4))),
         state_bytes=tuple(draw(st.lists(st.sampled_from([8, 16, 40]), min_size=1, max_size=phases))),
         phases=phases,
         flops=draw(st.integers(1, 60)),
@@ -77,6 +88,35 @@ def test_every_work_has_a_config_and_every_config_offered_fits(work: RowWork) ->
         costs = [cost_us(config, work, device) for config in offered]
         assert costs == sorted(costs)
         assert costs[0] >= floor_us(work, device)
+
+
+@given(works())
+def test_no_config_asks_for_more_than_a_launch_may_have(work: RowWork) -> None:
+    for device in (H200, A100):
+        for config in configs(work, device):
+            assert isinstance(config, Config)
+            blocks = math.ceil(work.units(config.lanes) / (config.threads // config.team)) * config.blocks
+            assert 0 < blocks < 2**31
+            assert config.threads <= device.max_threads_per_block
+            assert not config.cluster or (config.blocks <= 8 and device is H200)
+            assert config.together * config.blocks <= device.multiprocessors
+            shared = shared_bytes(config, work)
+            if config.keep == "shared":
+                assert shared >= config.threads * config.vectors * config.lanes * max(o.itemsize for o in work.operands)
+            # The compiler may add 1 KB of its own; a state takes no more than one lane of each thread, or warp.
+            states = max(work.state_bytes) * config.threads // (1 if work.across else 32)
+            assert shared + (states if config.team > (1 if work.across else 32) else 0) <= device.smem_per_block_bytes
+
+
+def test_sizes_of_structs_have_their_gaps() -> None:
+    # struct { float4 x; float bias; } and struct { half h[2]; double d; }
+    assert replace(SOFTMAX, operands=(Operand(4), Operand(4, same=True))).kept_bytes(4) == 32
+    assert replace(SOFTMAX, operands=(Operand(2), Operand(8, same=True))).kept_bytes(2) == 16
+    assert replace(SOFTMAX, operands=()).kept_bytes(4) == 1
+    beside = replace(SOFTMAX, operands=(Operand(4), *[Operand(4, same=True)] * 3), columns=65536, line=65536)
+    config = Config(1024, 4, 1024, 8, "shared", 2, True)
+    assert why_not(config, replace(beside, operands=(Operand(4),)), H200) is None
+    assert why_not(config, beside, H200) == "a row of 262,144 B is more than the shared memory of a block."
 
 
 @given(works())
@@ -138,14 +178,15 @@ def test_a_row_that_fits_is_held_and_one_of_393216_columns_is_held_by_eight_bloc
     short = best_config(SOFTMAX, H200)
     assert isinstance(short, Config)
     assert (short.keep != "again", short.blocks) == (True, 1)
-    long = replace(SOFTMAX, columns=393216, line=393216, bytes_moved=96 * (2 << 26), again_bytes=96 << 26)
+    long = replace(SOFTMAX, columns=393216, line=393216, **{name: 96 * getattr(SOFTMAX, name) for name in MOVED})
     shared = best_config(long, H200)
     assert isinstance(shared, Config)
     assert (shared.keep != "again", shared.blocks, shared.cluster or shared.together > 1) == (True, 8, True)
 
 
 def test_a_row_of_many_megabytes_is_held_by_the_whole_device() -> None:
-    layer_norm = replace(SOFTMAX, rows=16, columns=1 << 22, line=1 << 22, bytes_moved=2 << 28, again_bytes=1 << 28)
+    moved = {"bytes_moved": 2 << 28, "written_bytes": 1 << 28, "again_bytes": 1 << 28}
+    layer_norm = replace(SOFTMAX, rows=16, columns=1 << 22, line=1 << 22, **moved)
     config = best_config(layer_norm, H200)
     assert isinstance(config, Config)
     assert (config.keep, config.blocks * config.together) == ("shared", H200.multiprocessors)
@@ -153,6 +194,29 @@ def test_a_row_of_many_megabytes_is_held_by_the_whole_device() -> None:
     assert why_not(replace(config, together=2), layer_norm, H200) == "264 blocks do not run at once."
     assert why_not(config, replace(layer_norm, in_place=True), H200) is not None
     assert why_not(config, replace(layer_norm, phases=1), H200) == "nothing is read again, so nothing is kept."
+    # Weights as large as a row leave the cache before the next row comes: rows that run at the same time share them.
+    with_weights = best_config(replace(layer_norm, repeated_bytes=2 << 24), H200)
+    assert isinstance(with_weights, Config)
+    assert with_weights.is_split
+
+
+def test_lanes_that_are_no_neighbours_are_spread_over_threads() -> None:
+    """Every other element: 27 loads of a window, each of which meets as few lines of the cache as it can."""
+    pool = replace(SOFTMAX, across=True, rows=1 << 28, columns=27, line=128, phases=1, flops=1, state_bytes=(8,))
+    pool = replace(pool, bytes_moved=9 << 30, written_bytes=1 << 30, again_bytes=0, itemsizes=(4,), alignments=(128,))
+    apart = best_config(replace(pool, operands=(Operand(4, again=False, step=2),)), H200)
+    beside = best_config(replace(pool, operands=(Operand(4, again=False),)), H200)
+    assert isinstance(apart, Config)
+    assert isinstance(beside, Config)
+    assert (apart.lanes, beside.lanes) == (1, 4)
+
+
+def test_no_last_wave_of_few_blocks_is_left() -> None:
+    """A thread for each of 524,160 rows of 4096: two waves and a bit would be three."""
+    rows = replace(SOFTMAX, across=True, rows=524160, columns=4096, line=4095, phases=1, flops=5, alignments=(4095,))
+    rows = replace(rows, bytes_moved=1 << 33, written_bytes=1 << 22, again_bytes=0, operands=(Operand(4, again=False),))
+    few = Config(128, 1, 1, 8, "again", 1, False)
+    assert cost_us(best_config(rows, H200), rows, H200) < 0.97 * cost_us(few, rows, H200)
 
 
 def test_the_sum_of_everything_is_split_over_the_whole_device() -> None:
