@@ -151,8 +151,15 @@ template <typename Operands> __host__ __device__ constexpr int vectors_in(int by
     return vectors > 16 ? 16 : vectors > 1 ? vectors : 1;
 }
 
+// kw: Whole
+// Whether no vector of a step is beyond the end of the row: known when it is compiled, so that nobody looks.
+template <bool known> struct Whole {
+    static constexpr bool value = known;
+};
+
 // kw: reduce_kept
-// A phase of one thread that has its columns in shared memory, where nobody else looks at them.
+// A phase of one thread that has its columns in shared memory, where nobody else looks at them. Steps that end before the
+// row does, for all threads, are taken without a look at each vector.
 template <typename Body, typename Config, int phase, typename Row>
 KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Body, Config>& place, const Row& r,
                            typename Body::template State<phase, Config::lanes>& state) {
@@ -165,14 +172,12 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
     // Blocks of 1024 threads have 64 registers a thread.
     constexpr int most = vectors_in<Operands>(Config::threads <= 512 ? 128 : 64);
     constexpr int together = Config::vectors < most ? Config::vectors : most;
-    constexpr bool full = Place::template full<Config::vectors> && Config::vectors % together == 0;
-    const Index row = place.row(), at = place.begin() + place.member, end = place.end();
-#pragma unroll 1
-    for (int v = 0; v < Config::vectors; v += together) {
+    const Index row = place.row(), begin = place.begin(), at = begin + place.member, end = place.end();
+    const auto take = [&](int v, auto whole) {
         Operands x[together];
 #pragma unroll
         for (int u = 0; u < together; ++u) {
-            if (!full && at + (v + u) * Config::team >= end) continue;
+            if (!whole.value && at + (v + u) * Config::team >= end) continue;
             if constexpr (phase == 0)
                 x[u] = Body::template load<Config::lanes>(args, row, (at + (v + u) * Config::team) * Place::columns);
             else
@@ -180,11 +185,16 @@ KW_DEVICE void reduce_kept(const typename Body::Args& args, const ReducePlace<Bo
         }
 #pragma unroll
         for (int u = 0; u < together; ++u) {
-            if (!full && at + (v + u) * Config::team >= end) continue;
+            if (!whole.value && at + (v + u) * Config::team >= end) continue;
             if constexpr (phase == 0) kept[(v + u) * Config::threads] = x[u];
             Body::step(args, row, (at + (v + u) * Config::team) * Place::columns, x[u], r, state);
         }
-    }
+    };
+    int v = 0;
+#pragma unroll 1
+    for (; begin + (v + together) * Config::team <= end; v += together) take(v, Whole<true>());
+    constexpr bool full = Place::template full<Config::vectors> && Config::vectors % together == 0;
+    if constexpr (!full) take(v, Whole<false>());
 }
 
 // kw: reduce_rest
@@ -603,20 +613,20 @@ KW_DEVICE void reduce_relay(const typename Body::Args& args, const ReducePlace<B
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
     constexpr int many = vectors_in<Operands>(32768 / Config::threads);  // 32 KB of a block are on their way
-    const Index at = place.begin() + place.member, end = place.end(), next_end = next.end();
+    const Index begin = place.begin(), at = begin + place.member, end = place.end(), next_end = next.end();
     typename Body::template State<Body::reductions, Config::lanes> nothing;
-#pragma unroll 1
-    for (int v = 0; v < Config::vectors; v += many) {
+    const auto take = [&](int v, auto whole) {
         Operands ahead[many];
 #pragma unroll
         for (int u = 0; u < many; ++u) {
             const Index vector = at + (v + u) * Config::team;
-            if (vector < next_end) ahead[u] = Body::template load<Config::lanes>(args, next.row(), vector * Place::columns);
+            if (whole.value || vector < next_end)
+                ahead[u] = Body::template load<Config::lanes>(args, next.row(), vector * Place::columns);
         }
 #pragma unroll
         for (int u = 0; u < many; ++u) {
             const Index vector = at + (v + u) * Config::team;
-            if (vector < end) {
+            if (whole.value || vector < end) {
                 const Operands x = kept[(v + u) * Config::threads];
                 Body::step(args, place.row(), vector * Place::columns, x, r, nothing);
             }
@@ -624,10 +634,16 @@ KW_DEVICE void reduce_relay(const typename Body::Args& args, const ReducePlace<B
 #pragma unroll
         for (int u = 0; u < many; ++u) {
             const Index vector = at + (v + u) * Config::team;
-            if (vector >= next_end) continue;
+            if (!whole.value && vector >= next_end) continue;
             kept[(v + u) * Config::threads] = ahead[u];
             Body::step(args, next.row(), vector * Place::columns, ahead[u], after, state);
         }
+    };
+#pragma unroll 1
+    for (int v = 0; v < Config::vectors; v += many) {
+        const Index stop = begin + (v + many) * Config::team;
+        if (stop <= end && stop <= next_end) take(v, Whole<true>());
+        else take(v, Whole<false>());
     }
 }
 
