@@ -35,6 +35,8 @@ OTHER_REGISTERS = 48
 MOST_REGISTERS = 240
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
+# What an epilogue with operands takes where results are stored one by one, each with its own coordinates.
+SCATTERED_REGISTERS = 12
 
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and a loop like this one 0.7 of that (gemm_sm80).
 MMA_RATE = 0.62
@@ -191,7 +193,9 @@ def registers(config: Config, shape: ConvShape) -> int:
     held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
-    return OTHER_REGISTERS + sums * halves(config) + held + ahead + reducing
+    reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
+    scattered = SCATTERED_REGISTERS if reads and config.w_phases != shape.y_step(2) else 0
+    return OTHER_REGISTERS + sums * halves(config) + held + ahead + reducing + scattered
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
