@@ -2,6 +2,9 @@
 
 Templates are lists whose first element names the kind: `["(", ["T", 0], ["=", 2]]` is `(first tensor, 2)`. Loaded in
 both processes; imports only torch.
+
+The walks are no nested functions: one that calls itself is a cycle, and the tensors it has seen, gigabytes at times,
+would stay until the garbage collector comes by.
 """
 
 from collections.abc import Sequence
@@ -17,54 +20,54 @@ Template = list[Any]
 def flatten_arguments(value: Any) -> tuple[Template, list[torch.Tensor]]:
     """Tensors are taken out; everything else stays in the template as it is."""
     tensors: list[torch.Tensor] = []
+    return _argument(value, tensors), tensors
 
-    def walk(value: Any) -> Template:
-        match value:
-            case torch.Tensor():
-                tensors.append(value)
-                return ["T", len(tensors) - 1]
-            case None | bool() | int() | float() | str():
-                return ["=", value]
-            case complex():
-                return ["complex", value.real, value.imag]
-            case torch.dtype():
-                return ["dtype", str(value).removeprefix("torch.")]
-            case torch.device():
-                return ["device", str(value)]
-            case tuple():
-                return ["(", *map(walk, value)]
-            case list():
-                return ["[", *map(walk, value)]
-            case dict():
-                return ["{", *([walk(key), walk(item)] for key, item in value.items())]
-        raise TypeError(f"a {type(value).__name__} cannot be handed to another process")
 
-    return walk(value), tensors
+def _argument(value: Any, tensors: list[torch.Tensor]) -> Template:
+    match value:
+        case torch.Tensor():
+            tensors.append(value)
+            return ["T", len(tensors) - 1]
+        case None | bool() | int() | float() | str():
+            return ["=", value]
+        case complex():
+            return ["complex", value.real, value.imag]
+        case torch.dtype():
+            return ["dtype", str(value).removeprefix("torch.")]
+        case torch.device():
+            return ["device", str(value)]
+        case tuple():
+            return ["(", *(_argument(item, tensors) for item in value)]
+        case list():
+            return ["[", *(_argument(item, tensors) for item in value)]
+        case dict():
+            return ["{", *([_argument(key, tensors), _argument(item, tensors)] for key, item in value.items())]
+    raise TypeError(f"a {type(value).__name__} cannot be handed to another process")
 
 
 def flatten_output(value: Any) -> tuple[Template, list[torch.Tensor | float]]:
     """Tensors and numbers are taken out: both are results. The template keeps the structure and the numbers' types."""
     leaves: list[torch.Tensor | float] = []
+    return _result(value, leaves), leaves
 
-    def walk(value: Any) -> Template:
-        match value:
-            case torch.Tensor():
-                leaves.append(value)
-                return ["T", len(leaves) - 1]
-            case None | str():
-                return ["=", value]
-            case bool() | int() | float():
-                leaves.append(float(value))
-                return ["N", type(value).__name__]
-            case tuple():  # torch.return_types.max and other named tuples are tuples
-                return ["(", *map(walk, value)]
-            case list():
-                return ["[", *map(walk, value)]
-            case dict():
-                return ["{", *([str(key), walk(item)] for key, item in value.items())]
-        return ["?", type(value).__name__]
 
-    return walk(value), leaves
+def _result(value: Any, leaves: list[torch.Tensor | float]) -> Template:
+    match value:
+        case torch.Tensor():
+            leaves.append(value)
+            return ["T", len(leaves) - 1]
+        case None | str():
+            return ["=", value]
+        case bool() | int() | float():
+            leaves.append(float(value))
+            return ["N", type(value).__name__]
+        case tuple():  # torch.return_types.max and other named tuples are tuples
+            return ["(", *(_result(item, leaves) for item in value)]
+        case list():
+            return ["[", *(_result(item, leaves) for item in value)]
+        case dict():
+            return ["{", *([str(key), _result(item, leaves)] for key, item in value.items())]
+    return ["?", type(value).__name__]
 
 
 def as_real(x: torch.Tensor) -> torch.Tensor:

@@ -60,21 +60,21 @@ class Reference:
             returned = self._drawn_on_device()
         moved: dict[int, torch.Tensor] = {}
         generator = torch.Generator().manual_seed(seed) if self.stirred else None
+        return tuple(self._moved(value, moved, generator) for value in returned)
 
-        def move(value: Any) -> Any:
-            match value:
-                case torch.Tensor():
-                    if id(value) not in moved:
-                        tensor = value.detach().to(self.device)
-                        moved[id(value)] = tensor if generator is None else _stirred(tensor, generator)
-                    return moved[id(value)]
-                case list() | tuple():
-                    return type(value)(move(item) for item in value)
-                case dict():
-                    return {key: move(item) for key, item in value.items()}
-            return value
-
-        return tuple(move(value) for value in returned)
+    def _moved(self, value: Any, moved: dict[int, torch.Tensor], generator: torch.Generator | None) -> Any:
+        """On the device; what is one tensor stays one. No nested function, for the reason that codec.py gives."""
+        match value:
+            case torch.Tensor():
+                if id(value) not in moved:
+                    tensor = value.detach().to(self.device)
+                    moved[id(value)] = tensor if generator is None else _stirred(tensor, generator)
+                return moved[id(value)]
+            case list() | tuple():
+                return type(value)(self._moved(item, moved, generator) for item in value)
+            case dict():
+                return {key: self._moved(item, moved, generator) for key, item in value.items()}
+        return value
 
     def _drawn_on_device(self) -> Any:
         """Large inputs are made where they are needed: a GPU draws them a thousand times faster than a CPU core."""

@@ -1,13 +1,18 @@
 """Memory: what is a shortage and whose, what judging takes, what is kept; the GPU is a fake."""
 
+import gc
+import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
+from kernelwright.device import resolve
 from kernelwright.judge import case as cases
 from kernelwright.judge import procedure
+from kernelwright.judge.codec import flatten_arguments
 from kernelwright.judge.correctness import Findings, Trial, Tried, _lighten_all_but, lightened
 from kernelwright.judge.criterion import Score, yardstick
 from kernelwright.judge.families import FAMILIES
@@ -22,10 +27,13 @@ from kernelwright.judge.memory import (
     rows_bytes,
 )
 from kernelwright.judge.mutants import kill_rate
+from kernelwright.judge.policy import Policy
+from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.shortage import is_shortage, shortage_words
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.wire import Op, Status
 from kernelwright.judge.worker import classify
+from kernelwright.load import Problem
 
 GB = 1 << 30
 H200, SMALL_CARD = int(139.8 * GB), 24 * GB
@@ -183,3 +191,23 @@ def test_a_known_bad_answer_that_there_is_no_memory_for_is_left_out(monkeypatch:
     monkeypatch.setattr("kernelwright.judge.mutants.MUTANTS", {"broken": broken})
     with pytest.raises(RuntimeError, match="a bug"):
         kill_rate([tried(0)], oracle, lambda: False)
+
+
+def test_nothing_waits_for_the_garbage_collector(tmp_path: Path) -> None:
+    """Gigabytes would: a trial's inputs, and what the oracle made of them."""
+    source = (
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return {'y': [torch.relu(x)]}\n"
+        "def get_inputs():\n    return [torch.rand(300, 41)]\n"
+    )
+    problem = Problem("here", source, tmp_path / "here.py")
+    case = cases.open_case(problem, Policy(), resolve("cpu"), Seeds.from_entropy())
+    gc.collect()
+    gc.disable()
+    try:
+        seen = [weakref.ref(t) for t in flatten_arguments(case.arguments())[1]]
+        truth = case.oracle.truth(case.state, [case.arguments()], 1)
+        seen += [weakref.ref(yard.exact) for row in truth.calls for yard in row]
+        del truth
+        assert [ref() for ref in seen] == [None] * len(seen)
+    finally:
+        gc.enable()
