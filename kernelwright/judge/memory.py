@@ -55,8 +55,8 @@ def full_bytes(f: Footprint) -> int:
 
     A baseline that compiles starts beside the examination, with the pool in which it will be timed: an eighth.
     """
-    beside = SLOW_STARTERS * _worker(f)
-    return max(_examining(f, KEPT_TRIALS, spare=True) + beside, _timing(f, LEAST_SLOTS)) * 8 // 7
+    examining = _examining(f, KEPT_TRIALS, spare=True) + SLOW_STARTERS * _worker(f)
+    return max(examining * 8 // 7, _timing(f, LEAST_SLOTS))
 
 
 def least_bytes(f: Footprint) -> int:

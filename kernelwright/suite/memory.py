@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.ir.nodes import Const, Graph, Input, Iota, Node, Param, Table, View
+from kernelwright.ir.nodes import Const, Graph, Input, Iota, Node, Param, Reduce, Scan, Table, View
 from kernelwright.judge.memory import CONTEXT_BYTES, Footprint, full_bytes, least_bytes, rows_bytes, tuning_bytes
 
 if TYPE_CHECKING:
@@ -161,7 +161,11 @@ def looks_cut_by_rows(graph: Graph) -> bool:
     """Whether a row of the output should need no more than that row of the inputs. The judge finds out; what turns out
     otherwise, and has too little memory, is run again with the device to itself."""
     shapes = [node.shape for node in (*graph.inputs[:1], *graph.outputs)]
-    return not graph.updates and all(shape and shape[0] == shapes[0][0] for shape in shapes)
+    alike = not graph.updates and all(shape and shape[0] == shapes[0][0] for shape in shapes)
+    return alike and not any(
+        isinstance(node, (Reduce, Scan)) and 0 in node.axes and node.x.shape[0] == shapes[0][0]
+        for node in graph.nodes()
+    )
 
 
 def footprint_of(graph: Graph) -> Footprint:

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from kernelwright.ir.dtypes import float32
-from kernelwright.ir.nodes import Graph, Input, Map, Reshape
+from kernelwright.ir.nodes import Broadcast, Graph, Input, Map, Reduce, Reshape
 from kernelwright.judge.memory import CONTEXT_BYTES, Footprint, full_bytes, least_bytes, rows_bytes
-from kernelwright.suite.memory import Ledger, Promises, footprint_of, wanted_bytes
+from kernelwright.suite.memory import Ledger, Promises, footprint_of, looks_cut_by_rows, wanted_bytes
 
 GB = 1 << 30
 TOTAL = 160 * GB  # 150 of them can be promised
@@ -158,6 +158,13 @@ def test_a_problem_that_is_judged_by_rows_gives_the_rest_back(tmp_path: Path, by
     promises.enter("build by rows" if by_rows else "build")
     rest = own.capacity - (rows_bytes(footprint_of(graph)) if by_rows else granted)
     assert other.reserve(rest) == rest
+
+
+@pytest.mark.parametrize(("axes", "by_rows"), [((1,), True), ((0,), False), ((0, 1), False)])
+def test_rows_that_are_summed_up_cannot_be_judged_apart(axes: tuple[int, ...], by_rows: bool) -> None:
+    """A Frobenius norm has an output of its input's shape, and takes all of it."""
+    scaled = Map("div", (X, Broadcast(Reduce("sum", X, axes), X.shape)))
+    assert looks_cut_by_rows(Graph((X,), (scaled,), (), 0)) is by_rows
 
 
 def test_one_that_is_run_alone_has_all_the_memory(tmp_path: Path) -> None:
