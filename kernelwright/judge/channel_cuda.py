@@ -11,7 +11,7 @@ import mmap
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -27,6 +27,7 @@ __all__ = [
     "Segments",
     "exported",
     "opened",
+    "overlapping",
     "probe",
     "reset_persisting_cache",
     "telemetry",
@@ -206,7 +207,14 @@ class Segments:
                         raise
                     continue
                 _, real_size = _allocation(pointer)
+                self._forget(base, size)
                 self._opened[handle] = base, min(size, real_size), pointer
+
+    def _forget(self, base: int, size: int) -> None:
+        """What lay at the worker's addresses before: it was freed there, and lives on only because we see it."""
+        for handle in overlapping(self._opened, base, size):
+            _, _, pointer = self._opened.pop(handle)
+            _driver().cuIpcCloseMemHandle(ctypes.c_uint64(pointer))
 
     def find(self, address: int, size: int) -> int | None:
         """Where we see `size` bytes at the worker's `address`; None if they lie in no allocation we know."""
@@ -245,6 +253,11 @@ class Segments:
         for _, _, pointer in self._opened.values():
             _driver().cuIpcCloseMemHandle(ctypes.c_uint64(pointer))  # fails if the worker died first
         self._opened.clear()
+
+
+def overlapping(opened: Mapping[bytes, tuple[int, int, int]], base: int, size: int) -> list[bytes]:
+    """The handles of allocations that share addresses with this one."""
+    return [handle for handle, (start, length, _) in opened.items() if start < base + size and base < start + length]
 
 
 def reset_persisting_cache() -> None:

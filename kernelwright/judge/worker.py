@@ -310,6 +310,8 @@ class Bench:
         from kernelwright.judge import channel_cuda
 
         per_call = len(self.expected["leaves"])
+        # All anew: what was freed since may have made room, at the same address, for something else.
+        self.segments.clear()
         for first, outputs in self.held:
             for number, output in enumerate(outputs):
                 leaves = self.leaves.get(first + number) or flatten_output(output)[1]

@@ -84,3 +84,8 @@ def test_a_witness_says_what_it_cannot_see_and_asks_for_it_only_where_it_may():
     assert not asked
     assert witness.look()
     assert asked
+
+
+def test_an_allocation_replaces_those_that_lay_at_its_addresses() -> None:
+    opened = {b"before": (1000, 100, 7), b"behind": (1300, 100, 8), b"around": (1050, 200, 9), b"inside": (1120, 10, 1)}
+    assert channel_cuda.overlapping(opened, 1100, 200) == [b"around", b"inside"]
