@@ -196,8 +196,7 @@ def test_a_known_bad_answer_that_there_is_no_memory_for_is_left_out(monkeypatch:
 def test_nothing_waits_for_the_garbage_collector(tmp_path: Path) -> None:
     """Gigabytes would: a trial's inputs, and what the oracle made of them."""
     source = (
-        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n"
-        "        return {'y': [torch.relu(x)]}\n"
+        "import torch\nclass Model(torch.nn.Module):\n"
         "    def forward(self, x):\n        return {'y': [torch.relu(x)]}\n"
         "def get_inputs():\n    return [torch.rand(300, 41)]\n"
     )
