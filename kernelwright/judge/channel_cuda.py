@@ -26,6 +26,7 @@ __all__ = [
     "Graphed",
     "Segments",
     "exported",
+    "meet_pages",
     "opened",
     "overlapping",
     "probe",
@@ -183,6 +184,21 @@ def exported(tensor: torch.Tensor, known: dict[int, bytes]) -> torch.Tensor:
         known.setdefault(base, wire.SEGMENT.pack(base, size, _export(base)))
         return copy
     return tensor
+
+
+PAGE_BYTES = 2 << 20  # of device memory, as drivers map large allocations
+LOOKERS = 1024  # blocks, on all multiprocessors: each has its own memory of where pages lie
+
+
+def meet_pages(tensor: torch.Tensor) -> None:
+    """Read one element of each page, from everywhere on the GPU; cheap where the pages are known.
+
+    After another process had the GPU, the first touch of a page costs a third of a microsecond on an H200: a relu of
+    6.4 GB took 4.05 ms instead of 3.03.
+    """
+    step = PAGE_BYTES // tensor.itemsize
+    if tensor.is_contiguous() and tensor.numel() > step:
+        tensor.reshape(-1)[::step].expand(LOOKERS, -1).ne(0).any(1)
 
 
 # --- the judge's side: outputs

@@ -37,6 +37,8 @@ class Turn:
     elapsed_s: dict[str, float]
     seed: int
     one_by_one: bool = False
+    twice_s: float | None = None
+    """Of the trusted eager worker: two calls, where batches have but one."""
 
     def seeded(self) -> list[tuple[range, int]]:
         """The calls that follow one setting of the random generator, and its seed."""
@@ -106,13 +108,22 @@ def first_call(turns: Sequence[Turn], handed: dict[int, float]) -> float:
     """Seconds by which the first call after waking is slower than the others, of the trusted worker."""
     most = max(handed)
     if most == 1:
-        return 0.0
+        return first_of_two(turns, handed[1])
     spent = {
         calls: median(turn.elapsed_s[AGAIN] - handed[calls] for turn in turns if len(turn.slots) == calls)
         for calls in (1, most)
     }
     slower = spent[1] - (spent[most] - spent[1]) / (most - 1)
     return min(max(0.0, slower), max(0.0, spent[most] / 2))
+
+
+def first_of_two(turns: Sequence[Turn], handed_s: float) -> float:
+    """The same where no batch has more than one call: two of them take T = h + f + 2 t, and one T = h + f + t."""
+    slower = [2 * turn.elapsed_s[AGAIN] - turn.twice_s - handed_s for turn in turns if turn.twice_s is not None]
+    if not slower:
+        return 0.0
+    spent = median(turn.elapsed_s[AGAIN] - handed_s for turn in turns)
+    return min(max(0.0, median(slower)), max(0.0, spent / 2))
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,7 @@ def _lean_round(contestants: dict[str, Contestant], course: Course, plan: Plan, 
 
 def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course: Course, seeds: Seeds) -> Turn:
     input_seed, seed, secret = seeds.draw(), seeds.draw(), seeds.draw()
-    elapsed, handed = {}, 0.0
+    elapsed, handed, twice = {}, 0.0, None
     for name in order:
         contestant = contestants[name]
         if course.tight:
@@ -222,11 +222,22 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         course.wait_after(name)
         if name == AGAIN:
             handed = contestant.hand_over(range(1), seed)
+            if course.stillness is not None and not course.tight:
+                twice = _twice(contestant, course, seed)
         if name == CANDIDATE and course.verified:
             verify_in_place(contestant, course, input_seed, seed, given, secret)
         if course.tight:
             contestant.release()
-    return Turn(range(1), handed, elapsed, seed)
+    return Turn(range(1), handed, elapsed, seed, twice_s=twice)
+
+
+def _twice(contestant: Contestant, course: Course, seed: int) -> float:
+    """Seconds of two calls on the same inputs, by a worker that we trust not to remember the first."""
+    contestant.map(course.shape, [0, 0])
+    with _blaming(contestant.name):
+        elapsed = contestant.call(range(2), seed)
+    course.wait_after(contestant.name)
+    return elapsed
 
 
 def _make_room(contestant: Contestant, course: Course) -> None:

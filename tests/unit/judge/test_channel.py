@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import mmap
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 from kernelwright.judge import channel_cuda, wire
 from kernelwright.judge.contestant import LOOKS, Shape, Witness
 from kernelwright.judge.verdict import Failed, Verdict
+from kernelwright.judge.worker import Bench
 
 CPU = torch.device("cpu")
 
@@ -89,3 +91,28 @@ def test_a_witness_says_what_it_cannot_see_and_asks_for_it_only_where_it_may():
 def test_an_allocation_replaces_those_that_lay_at_its_addresses() -> None:
     opened = {b"before": (1000, 100, 7), b"behind": (1300, 100, 8), b"around": (1050, 200, 9), b"inside": (1120, 10, 1)}
     assert channel_cuda.overlapping(opened, 1100, 200) == [b"around", b"inside"]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.bool, torch.complex64])
+def test_pages_are_met_without_a_trace(dtype: torch.dtype) -> None:
+    tensor = torch.ones(3 * channel_cuda.PAGE_BYTES, dtype=dtype)
+    before = tensor.clone()
+    channel_cuda.meet_pages(tensor)
+    channel_cuda.meet_pages(tensor[::2])
+    channel_cuda.meet_pages(tensor[:0])
+    assert torch.equal(tensor, before)
+
+
+def test_a_worker_meets_pages_before_it_calls_and_before_it_hands_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    met: list[tuple[int, ...]] = []
+    monkeypatch.setattr(channel_cuda, "meet_pages", lambda tensor: met.append(tuple(tensor.shape)))
+    monkeypatch.setattr(Bench, "_on_gpu", lambda self: True)
+    bench = Bench(mmap.mmap(-1, wire.BOARD_BYTES), -1)
+    bench.pool = bench.board
+    bench.model = lambda x: x + 1
+    bench.slots = [(torch.ones(3),), (torch.ones(3),)]
+    bench.spans = [(0, 12), (64, 76)]
+    bench.expected = {"template": ["T", 0], "leaves": [(torch.float32, torch.Size([3]))], "device": CPU}
+    assert bench.call(slice(0, 2), 0, {})[0] is wire.Status.DONE
+    assert bench.hand_over(slice(0, 2), 0, {})[0] is wire.Status.DONE
+    assert met == [(3,)] * 4

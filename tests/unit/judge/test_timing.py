@@ -102,6 +102,16 @@ def test_one_large_call_at_a_time_is_measured_without_the_judges_own_reading():
     assert clocked.speedup["eager"].median == pytest.approx(2.0)
 
 
+def test_what_makes_a_large_first_call_slower_is_read_off_two_of_them():
+    """h = 2 ms, f = 1 ms; a call of eager 3 ms, of the candidate 1.5 ms."""
+    samples = Samples()
+    one = Turn(range(1), 2e-3, {"eager": 6e-3, "eager again": 6e-3, CANDIDATE: 4.5e-3}, 0, twice_s=9e-3)
+    samples.add_restart([one] * 8)
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.times_us["eager"].median == pytest.approx(3000)
+    assert clocked.speedup["eager"].median == pytest.approx(2.0)
+
+
 def test_slowing_small_batches_down_gains_nothing():
     """A slope of its own, T(50) - T(1), would make such a candidate look fast; the trusted worker's does not."""
     samples = Samples()
