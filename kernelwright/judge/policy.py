@@ -26,6 +26,7 @@ class Policy:
                 tf32, bf16, fp16: contractions may round their operands so
     timing      whether it is timed at all
     restarts    process restarts of each contestant
+    restart_s   of measuring in each, if the budget has more
     memory_bytes  host memory of a worker and what it starts; 0 for four fifths of what is free
     gpu_bytes   memory of the GPU that the judge and its workers may take together; 0 for what is free
     disk_bytes  of its private folder, and of any one file
@@ -39,6 +40,7 @@ class Policy:
     precision: Precision = "reference"
     timing: bool = True
     restarts: int = 3
+    restart_s: float = 60.0
     build_limit_s: float = 300.0
     load_limit_s: float = 120.0
     call_limit_s: float = 60.0

@@ -484,7 +484,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
                     return  # the reference does not run in a fresh process; the record says why
                 starting_s = watch.lap()
                 hearing.report("time", part[0])
-                until = time.perf_counter() + share_of_restart(left(), starting_s, more)
+                until = time.perf_counter() + min(policy.restart_s, share_of_restart(left(), starting_s, more))
                 heard = lambda done, part=part: hearing.report("time", part[0] + done * part[1])
                 try:
                     run_once(contestants, course, slow.plan, seeds, samples, until, hearing.busy, heard)

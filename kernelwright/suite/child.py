@@ -105,6 +105,7 @@ def optimized(job: Job, turns: Turns) -> Row:
     from kernelwright.report.facts import row_of
 
     promises = promises_of(job)
+    phases: list[tuple[str, float]] = []
     with shared_workers():  # started now: the judge would do it while it holds the device
         result = optimize(
             Path(job.path),
@@ -112,15 +113,26 @@ def optimized(job: Job, turns: Turns) -> Row:
             budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
             policy=policy_of(job),
             settings=settings_of(job),
-            progress=lambda phase, share: announce(phase, share, turns, promises),
+            progress=lambda phase, share: announce(phase, share, turns, promises, phases),
             reserve=promises.reserve if promises is not None else None,
         )
     turns.take(Hold.NOT)
     if promises is not None:
         release_cached_memory()
         promises.release()
+    result.seconds.update(durations(phases), waited=round(turns.waited_s, 1))
     keep(result, Path(job.folder))
     return row_of(result, job.problem, job.sha256, job.terms, environment(job), resources_of(result, job))
+
+
+def durations(phases: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Seconds of the judge's phases, from when each began; the last one ends now. Waiting for a turn is in them."""
+    ends = [*(began for _, began in phases[1:]), time.perf_counter()]
+    spent: dict[str, float] = {}
+    for (phase, began), end in zip(phases, ends, strict=True):
+        spent[phase] = round(spent.get(phase, 0.0) + end - began, 1)
+    within = list(spent).index("judge") if "judge" in spent else len(spent)
+    return {f"judge: {phase}": spent[phase] for phase in list(spent)[within + 1 :]}
 
 
 def resources_of(result: Result, job: Job) -> Sequence[KernelResources]:
@@ -151,9 +163,12 @@ def promises_of(job: Job) -> Promises | None:
     return Promises(Ledger(Path(job.locks), job.device, total), alone=job.alone)
 
 
-def announce(phase: str, share: float, turns: Turns, promises: Promises | None) -> None:
+def announce(
+    phase: str, share: float, turns: Turns, promises: Promises | None, phases: list[tuple[str, float]]
+) -> None:
     """A phase begins when its turn has come; whoever waits for a GPU keeps no memory on it that it does not use."""
     if share == 0.0:
+        phases.append((phase.partition(" ")[0], time.perf_counter()))
         release_cached_memory()
         if promises is not None:
             promises.enter(phase)
@@ -180,6 +195,7 @@ def policy_of(job: Job) -> Policy:
         precision=job.terms.precision,  # type: ignore[arg-type]
         timing=bool(job.terms.baselines),
         restarts=effort.restarts,
+        restart_s=effort.restart_s,
         robustness=effort.robustness,
         sanitize=False,
         **fields,

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Callable, Mapping
 from enum import Enum
 from pathlib import Path
@@ -73,6 +74,7 @@ class Turns:
         self.measured = measured
         self.moved = moved
         self.hold = Hold.NOT
+        self.waited_s = 0.0
         folder.mkdir(parents=True, exist_ok=True)
         name = device.replace(":", "-")
         self._gate = os.open(folder / f"{name}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -94,10 +96,11 @@ class Turns:
         self.hold = wanted
         if wanted is Hold.NOT:
             return
-        alone = wanted is Hold.ALONE
+        alone, began = wanted is Hold.ALONE, time.monotonic()
         fcntl.flock(self._gate, fcntl.LOCK_SH if alone else fcntl.LOCK_EX)
         fcntl.flock(self._device, fcntl.LOCK_EX if alone else fcntl.LOCK_SH)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self.waited_s += time.monotonic() - began
         self.moved(wanted)
 
     def close(self) -> None:
