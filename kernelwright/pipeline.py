@@ -43,7 +43,7 @@ Reserve = Callable[[str, "Graph"], int]
 # Of the whole budget, the part that tuning may spend. The judge has what is left when its turn comes, less what
 # building the candidate and starting processes take, which is not in its budget; and no less than its share.
 TUNING_SHARE, JUDGING_SHARE = 0.3, 0.35
-STARTING_S = 15.0
+STARTING_S = 22.0
 
 
 def optimize(

@@ -505,7 +505,7 @@ def errors_of(findings: Findings) -> Errors | None:
     return Errors(
         candidate_rms=worst(lambda yard, s: s.error_rms),
         candidate_max=worst(lambda yard, s: s.error_worst),
-        eager_rms=worst(lambda yard, s: yard.eager_rms),
+        eager_rms=worst(lambda yard, s: yard.shown_rms),
         eager_max=worst(lambda yard, s: yard.eager_worst),
         yardstick_rms=max(s.rms for s in scores),
         yardstick_max=max(s.worst for s in scores),

@@ -92,6 +92,8 @@ class Yardstick:
     eager     eager's output in its own dtype
     spread    s above; zeros where it was not estimated
     settled   for integers: where the reference's answer does not hang on rounding
+    eager_rms  of its error, or what it is allowed to be: by more draws, or by a precision that the flags allow
+    shown_rms  of its error as it is, for people to see
     """
 
     shape: tuple[int, ...]
@@ -106,6 +108,7 @@ class Yardstick:
     rms: float
     allowance_rms: float
     jumps: "Jumps"
+    shown_rms: float = 0.0
 
     @property
     def conditioning(self) -> float:
@@ -166,11 +169,12 @@ def yardstick(
             moved += float(kept(s[part].double()).square().sum())
         count += gap.numel() if whole else int(finite.sum())
     n = max(count, 1)
-    eager_rms = max(math.sqrt(error / n), pooled_rms, allowance_rms)
+    shown_rms = math.sqrt(error / n)
+    eager_rms = max(shown_rms, pooled_rms, allowance_rms)
     u = unit_roundoff(dtype)
     total = math.sqrt(eager_rms**2 + moved / n + u**2 * size / n)
     scale = math.sqrt(size / n)
-    return Yardstick(shape, dtype, g, e, s, None, eager_rms, worst, scale, total, allowance_rms, jumps)
+    return Yardstick(shape, dtype, g, e, s, None, eager_rms, worst, scale, total, allowance_rms, jumps, shown_rms)
 
 
 def score(candidate: torch.Tensor, yard: Yardstick) -> Score:

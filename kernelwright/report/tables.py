@@ -69,8 +69,9 @@ def evidence_lines(judgement: Judgement) -> list[Text]:
 
 def kernels_table(rows: Sequence[Tuned]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
-    for title in ("kernel", "time", "floor", "of floor", "config", "from"):
+    for title in ("kernel", "time", "floor", "of floor", "from"):
         table.add_column(title, justify="right" if title in ("time", "floor", "of floor") else "left", no_wrap=True)
+    table.add_column("config", overflow="fold")  # may be long: the others must not be cut for it
     for row in rows:
         measured = row.median_us is not None
         table.add_row(
@@ -78,8 +79,8 @@ def kernels_table(rows: Sequence[Tuned]) -> Table:
             time_text(row.median_us) if row.median_us is not None else "-",
             time_text(row.floor_us),
             f"{row.floor_us / row.median_us:.0%}" if measured and row.median_us else "-",
-            config_text(row),
             f"{row.origin}{f', {row.tried} tried' if row.tried else ''}",
+            config_text(row),
         )
     return table
 
