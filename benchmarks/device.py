@@ -248,7 +248,8 @@ def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> 
             flush.zero_()
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             torch.cuda.synchronize()
-            torch.cuda._sleep(200_000)  # the launches are queued before the GPU is free, so host time does not count
+            # Half a millisecond: the launches are queued before the GPU is free, on a slow host too.
+            torch.cuda._sleep(1_000_000)
             begin.record()
             contestants[name](*inputs)
             end.record()

@@ -73,8 +73,14 @@ def rows_of(files: Iterable[Path]) -> list[Row]:
     """The rows in the order they were measured, as far as dates and the order of files and lines tell."""
     lines = [line for file in files for line in file.read_text().splitlines() if line.strip()]
     read = (json.loads(line) for line in lines)
-    rows = [row_of(fields) for fields in read if "problem" in fields and "environment" in fields]
+    rows = [row_of(fields) for fields in read if "problem" in fields and "environment" in fields and is_timing(fields)]
     return sorted(rows, key=lambda row: row.date)  # a stable sort: within a day the order stands
+
+
+def is_timing(fields: Mapping[str, Any]) -> bool:
+    """Whether a row says how long a call takes, or that it failed; judgements have intervals, and their own tables."""
+    times = fields.get("times_us", {}).values()
+    return "failed" in fields or (bool(times) and all(isinstance(us, (int, float)) for us in times))
 
 
 def row_of(fields: Mapping[str, Any]) -> Row:

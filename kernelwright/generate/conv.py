@@ -212,7 +212,7 @@ def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
-    call = f"{launcher}({', '.join(operands)}, {arguments}, stream)"
+    call = f"::{launcher}({', '.join(operands)}, {arguments}, stream)"
     needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
     template, words = module.HEADERS[-1], module.arithmetic(choice, shape)
     return Source(kernel, shape, choice, formula, struct, template, call, tuple(sorted(needs)), words)

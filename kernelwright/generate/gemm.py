@@ -92,7 +92,7 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
     w = packed[0] if packed else pointer_text(core.w.layout)
     workspace = "".join(identifier(b.name) for b in extra.scratch) or "nullptr"
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
-    call = f"{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
+    call = f"::{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
     needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
     formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, gemm)
     return Source(kernel, gemm, choice, formula, struct, template, call, tuple(sorted(needs)), words)

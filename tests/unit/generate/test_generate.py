@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -14,6 +15,7 @@ from kernelwright.ir.dtypes import bfloat16, float16, float32
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Slice
 from kernelwright.kernels.pointwise import Config, CpuConfig
 from kernelwright.kernels.template import inline_with_templates
+from kernelwright.pipeline import planned_program
 from kernelwright.plan import Plan
 from kernelwright.settings import read_settings
 from tests.unit.plan.test_plan import cumsum, half, leaf, planned
@@ -162,3 +164,19 @@ def test_memory_is_hinted_at_wherever_it_begins(tmp_path: Path) -> None:
     for begin, size in ((0, 5 << 20), (1, 3 << 20), (4097, 1), (4096, 0)):
         library.hint(ctypes.c_void_p(ctypes.addressof(memory) + begin), ctypes.c_int64(size))
     assert memory[:5] == b"kept\0"
+
+
+def test_a_kernels_launcher_is_found_beside_a_tensor_of_its_name(tmp_path: Path) -> None:
+    """The library's 1 x 1 convolution gives a tensor `conv`; the depthwise one behind it is the kernel `conv`."""
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import torch\nfrom torch import nn\n\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.wide = nn.Conv2d(512, 512, 1, bias=False)\n"
+        "        self.deep = nn.Conv2d(512, 512, 3, padding=1, groups=512, bias=False)\n\n"
+        "    def forward(self, x):\n        return self.deep(torch.relu(self.wide(x)))\n\n\n"
+        "def get_inputs():\n    return [torch.rand(8, 512, 28, 28)]\n"
+    )
+    text = planned_program(model, resolve("h200")).text
+    entry = next(line for line in text.splitlines() if line.startswith('extern "C" int run0('))
+    assert "const float* conv," in entry
+    assert re.search(r"error = ::conv\(", text)
