@@ -75,7 +75,7 @@ VARIANTS = 4  # calls on other shapes and layouts, each about as long as a trial
 COMPILE_LIMIT_S = 180.0
 # Long beside what waking a worker takes, which on a busy machine differs from turn to turn by a millisecond; and short
 # beside a restart, which needs many turns: one that is disturbed must not decide.
-BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.02
+BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.04
 SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
 
 # What the judge itself was doing in a phase, should its own memory not suffice for it.
