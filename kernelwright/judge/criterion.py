@@ -4,13 +4,15 @@ With g the oracle, e eager's output, u the unit roundoff of the output's dtype a
 inputs and weights move by u (a Monte-Carlo condition estimate, which knows of cancellation and of outputs near zero):
 
     Y    = sqrt(rms(e - g)^2 + rms(s)^2 + (u * rms(g))^2)
-    y[i] = rms(e - g) + s[i] + u * |g[i]| + u^2 * rms(g)
+    y[i] = rms(e - g) + |e - g|[i] / 4 + s[i] + u * |g[i]| + u^2 * rms(g)
 
 A candidate passes if rms(c - g) <= 16 Y and max |c - g|[i] / y[i] <= 64. There is no absolute tolerance and no share of
-elements that may be wrong; u^2 is there for elements that vanish beside the others even in twice the precision, where
-eager happens to be exact: 0 for 1e-22 beside ones, as where a sigmoid saturates. NaN and infinities must stand where
-eager has them; integers must be equal. Elements that jump when the inputs move a little (`Jumps`) may lie anywhere
-between the answers that were seen there.
+elements that may be wrong. Eager's error at the element itself is there because errors need not be alike everywhere: a
+norm that is off by a factor puts an element 200 times as large as the others off 200 times as far. An element may be
+16 times as far off as eager there, as the whole may; eager's own bits score 4 at most. u^2 is there for elements that
+vanish beside the others even in twice the precision, where eager happens to be exact: 0 for 1e-22 beside ones, as where
+a sigmoid saturates. NaN and infinities must stand where eager has them; integers must be equal. Elements that jump when
+the inputs move a little (`Jumps`) may lie anywhere between the answers that were seen there.
 """
 
 import math
@@ -50,6 +52,8 @@ class Limit:
 
 # 16-bit outputs: eager's own rounding fills Y, so that a right kernel scores about 1 and bfloat16 sums score 8.
 LIMITS = {"wide": Limit(16, 64, 64, 256), "narrow": Limit(4, 16, 16, 64)}
+
+EAGER_SHARE = 1 / 4  # of eager's error at an element: `rms` / `worst` of all limits, so that the same multiple passes
 
 
 def limits_for(dtype: torch.dtype) -> Limit:
@@ -216,6 +220,7 @@ def _errors(
     g, e = yard.exact[part], yard.eager[part]
     size = (c.double() - yard.jumps.nearest(c, g, part)).abs_()
     unit = g.abs().mul_(u).add_(yard.eager_rms + u * u * yard.scale_rms + tiny)
+    unit += _eager_errors(e, g, part, yard) * EAGER_SHARE
     if yard.spread is not None:
         unit += yard.spread[part]
     if bool(torch.isfinite(size).all()) and bool(torch.isfinite(e).all()):
@@ -225,6 +230,11 @@ def _errors(
     wrong_class = (_classes(c) != _classes(e)) & ~(overflowed & torch.isfinite(c))
     size = torch.where(torch.isfinite(g) & torch.isfinite(c), size, 0.0)
     return size, torch.where(wrong_class, math.inf, torch.where(size > 0, size / unit, 0.0)), wrong_class
+
+
+def _eager_errors(e: torch.Tensor, g: torch.Tensor, part: slice, yard: Yardstick) -> torch.Tensor:
+    """Element by element; 0 where one of the two is no number."""
+    return torch.nan_to_num_((e.double() - yard.jumps.nearest(e, g, part)).abs_(), nan=0.0, posinf=0.0)
 
 
 def _score_integers(c: torch.Tensor, yard: Yardstick) -> Score:
