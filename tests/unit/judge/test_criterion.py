@@ -39,6 +39,46 @@ def test_half_precision_operands_fail_by_far(matmul, dtype):
     assert score(coarse, measured(eager, exact)).rms > 10 * limits_for(torch.float32).loose_rms
 
 
+@pytest.fixture
+def norm_off_by_a_factor():
+    """x / norm(x) where eager's norm is too small: what is 200 times as large as the others is off 200 times as far."""
+    torch.manual_seed(0)
+    x = torch.rand(100_000, dtype=torch.float64)
+    x[7] = 200
+    exact = x / x.norm()
+    return exact, (exact * (1 + 5e-4)).float()
+
+
+@pytest.mark.parametrize("error", [0.0, 2.5e-4, 5e-4, -5e-4, 5e-3])
+def test_a_candidate_about_as_far_off_as_eager_passes_where_eagers_errors_differ_by_element(
+    norm_off_by_a_factor, error: float
+):
+    exact, eager = norm_off_by_a_factor
+    assert score((exact * (1 + error)).float(), measured(eager, exact)).within(limits_for(torch.float32))
+
+
+def test_an_element_much_farther_off_than_eager_fails_where_eagers_errors_differ_by_element(norm_off_by_a_factor):
+    exact, eager = norm_off_by_a_factor
+    for place, error in ((7, 0.04), (8, 1.0)):
+        wrong = eager.clone()
+        wrong[place] *= 1 + error
+        found = score(wrong, measured(eager, exact))
+        assert found.where == (place,)
+        assert not found.within(limits_for(torch.float32))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("power", [1, 4, 16])
+def test_eagers_own_bits_pass_however_unevenly_it_errs(dtype: torch.dtype, power: int):
+    torch.manual_seed(power)
+    exact = torch.randn(50_000, dtype=torch.float64)
+    eager = (exact + 1e-3 * torch.randn_like(exact) ** power).to(dtype)
+    eager[3] = math.inf
+    found = score(eager.clone(), measured(eager, exact))
+    assert found.within(limits_for(dtype))
+    assert found.worst <= 4
+
+
 def test_one_wrong_element_is_found_and_named(matmul):
     _, _, eager, exact = matmul
     wrong = eager.clone()

@@ -19,6 +19,7 @@ HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n\n
 MEAN = "    def forward(self, a, b):\n        return torch.mean((a - b) ** 2)\n"
 PRODUCT = "    def forward(self, a, b):\n        return a @ b\n"
 TWO = "    def forward(self, a, b):\n        return torch.relu(a @ b) @ b\n"
+OVER_NORM = "    def forward(self, a, b):\n        return (a @ b) / torch.norm(a @ b)\n"
 INPUTS = "def get_inputs():\n    return [torch.rand({0}, {1}), torch.rand({0}, {1})]\n"
 
 Compute = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
@@ -68,6 +69,15 @@ def test_a_product_in_a_narrow_type_is_named_even_where_it_overflows(dtype: torc
 def test_one_of_two_products_in_a_lower_precision_is_named():
     compute = lambda a, b: torch.relu(rounded(a, "bf16") @ rounded(b, "bf16")) @ b
     assert named(TWO, (64, 64), compute, 3) == "bf16"
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_a_rounded_product_is_named_where_a_norm_divides_it(precision: str):
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        product = rounded(a, precision) @ rounded(b, precision)
+        return product / torch.norm(product)
+
+    assert named(OVER_NORM, (64, 64), compute, 7) == precision
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
