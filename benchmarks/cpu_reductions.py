@@ -37,7 +37,7 @@ from kernelwright.pipeline import chosen
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
 
-# What issue 7 asks of each: so many times as fast as eager and as torch.compile.
+# What is asked of each: so many times as fast as eager and as torch.compile.
 BARS = {"eager": 1.5, "compile": 1.0}
 
 ELEMENTS = 1 << 24

@@ -460,6 +460,8 @@ class Contestant:
         if reply.status not in PASSING:
             verdict = FAILURES.get(reply.status, Verdict.RUNTIME_ERROR)
             raise Failed(verdict, _sentence(verdict, reply.message) or f"the worker answered {reply.status.name}")
+        if self.worker.board[wire.FORKED_AT]:
+            raise Failed(Verdict.RUNTIME_ERROR, "a call came back in two processes: it forks, and the copy goes on too")
 
     def _explained(self, ended: Ended, op: Op) -> Failed:
         doing = DOING[op]

@@ -6,6 +6,7 @@ Beside the two pipes both sides map a *board*, host memory of a fixed layout:
     message  worker -> judge  text for people, never parsed
     facts    worker -> judge  one integer of hints, for labels only
     pace     both ways        for calls one by one: how many inputs are there; how many answers
+    forked   worker -> judge  a byte: a copy of the worker has come back from a call, beside the worker itself
     claims   worker -> judge  where the outputs of the last calls lie; the judge reads the memory itself
 
 Nothing the worker writes is believed: a false claim can only make the judge read wrong bytes, which then are a wrong
@@ -22,6 +23,7 @@ __all__ = [
     "CLAIMS_AT",
     "COMMAND",
     "FACTS_AT",
+    "FORKED_AT",
     "HANDLE_BYTES",
     "MAX_CLAIMS",
     "MAX_DIMS",
@@ -96,6 +98,7 @@ MESSAGE_AT = BRIEF_BYTES
 MESSAGE_BYTES = 16 << 10
 FACTS_AT = MESSAGE_AT + MESSAGE_BYTES
 PACE_AT = FACTS_AT + 2048
+FORKED_AT = PACE_AT + 64
 CLAIMS_AT = FACTS_AT + 4096
 MAX_CLAIMS = 16384
 SEGMENTS_AT = CLAIMS_AT + MAX_CLAIMS * CLAIM.size

@@ -56,6 +56,7 @@ def serve(command_fd: int, reply_fd: int, board_fd: int, pool_fd: int, threads: 
     torch.set_num_threads(threads)
     board = mmap.mmap(board_fd, wire.BOARD_BYTES)
     bench = Bench(board, pool_fd)
+    own = os.getpid()
     with os.fdopen(command_fd, "rb", buffering=0) as commands:
         while len(raw := commands.read(wire.COMMAND.size) or b"") == wire.COMMAND.size:
             op, first, calls, seed, length = wire.COMMAND.unpack(raw)
@@ -66,6 +67,9 @@ def serve(command_fd: int, reply_fd: int, board_fd: int, pool_fd: int, threads: 
                 status, text = bench.handle(Op(op), slice(first, first + calls), seed, brief)
             except BaseException as error:  # noqa: BLE001  a candidate may raise anything, SystemExit too
                 status, text = classify(error, Op(op)), explain(error)
+            if os.getpid() != own:  # a copy that a fork made: only one of the two may answer
+                board[wire.FORKED_AT] = 1
+                os._exit(70)
             if text:
                 encoded = text.encode("utf-8", "replace")[: wire.MESSAGE_BYTES - 1]
                 board[wire.MESSAGE_AT : wire.MESSAGE_AT + len(encoded) + 1] = encoded + b"\0"
