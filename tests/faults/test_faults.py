@@ -20,7 +20,6 @@ ROOT = HERE.parent.parent
 IMPATIENT = replace(QUICK, call_limit_s=3, load_limit_s=20, build_limit_s=6)
 
 V = Verdict
-NOT_A_PASS = tuple(verdict for verdict in Verdict if verdict not in (V.CORRECT, V.JUDGE_ERROR, V.BAD_REFERENCE))
 FAULTS: tuple[tuple[str, str, tuple[Verdict, ...], str, Policy], ...] = (
     ("f01_compile_error", "rectify", (V.COMPILE_ERROR,), "undeclared_name", QUICK),
     ("f02_compiler_hangs", "rectify", (V.COMPILE_TIMEOUT,), "compiler", IMPATIENT),
