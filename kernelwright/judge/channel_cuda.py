@@ -193,8 +193,8 @@ LOOKERS = 1024  # blocks, on all multiprocessors: each has its own memory of whe
 def meet_pages(tensor: torch.Tensor) -> None:
     """Read one element of each page, from everywhere on the GPU; cheap where the pages are known.
 
-    After another process had the GPU, the first touch of a page costs a third of a microsecond on an H200: a relu of
-    6.4 GB took 4.05 ms instead of 3.03.
+    After another process had the GPU, a relu of 6.4 GB took 4.05 ms instead of 3.03 on an H200, and the excess of other
+    kernels grew with the pages they touch, by about a third of a microsecond each (docs/decisions/0024).
     """
     step = PAGE_BYTES // tensor.itemsize
     if tensor.is_contiguous() and tensor.numel() > step:

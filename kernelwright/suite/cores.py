@@ -1,7 +1,7 @@
 """The cores of a machine and its GPUs come in; who runs where goes out: some are kept free for whoever times.
 
-A worker that is woken while compilers keep all cores busy waits for one, up to three milliseconds on Linux, and that
-would count as its time. Raised priority does not help against it; a core that nobody else may use does.
+A worker that is woken while compilers keep all cores busy waits for one, for as long as a slice of the scheduler, and
+that would count as its time. A core that nobody else may use is there at once.
 """
 
 from __future__ import annotations
