@@ -32,7 +32,7 @@ __all__ = [
     "tuning_bytes",
 ]
 
-CONTEXT_BYTES = 600 << 20  # of one process, with the code of torch's kernels that it uses; 520 to 580 MB on an H200
+CONTEXT_BYTES = 600 << 20  # of one process, with the code of the kernels it uses; 518 to 538 MiB were seen on an H200
 SCRATCH_BYTES = 2 << 30  # parts of a tensor in float64 while they are compared, workspaces of cuBLAS and cuDNN
 KEPT_TRIALS = 4
 CONTESTANTS = 5  # candidate, eager twice, two more baselines

@@ -39,7 +39,7 @@ _is_contiguous = torch.Tensor.is_contiguous
 # What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
 COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
 BETWEEN = 4  # outputs' worth of memory for what a forward keeps between its steps
-MOST_OUTPUTS_MET = 32  # of a batch: of more calls each is short, and so is its part in the first page's wait
+MOST_OUTPUTS_MET = 32  # of a batch: where it has more calls, each is short and its output small
 GPU_FAULT_SIGNS = (
     "an illegal memory access",
     "misaligned address",
@@ -233,7 +233,7 @@ class Bench:
         calls again and again; others had the GPU since. Handing over does the same, so that it is not in the time."""
         from kernelwright.judge import channel_cuda
 
-        spans = self.spans[slots]
+        spans = self.spans[slots] or [(0, 0)]  # no slots, no inputs
         first, last = min(start for start, _ in spans), max(end for _, end in spans)
         if last > first and not isinstance(self.pool, mmap.mmap):
             channel_cuda.meet_pages(channel_cuda.tensor_at(self.pool + first, last - first, torch.uint8))

@@ -24,8 +24,7 @@ MOST_SHARE = 3  # one core in so many at most
 
 @dataclass(frozen=True, slots=True)
 class Cores:
-    """Where a problem's processes run while it is timed, and at all other times; empty for
-    wherever the system puts them."""
+    """Where a problem's processes run while it is timed, and at all other times; empty: wherever the system likes."""
 
     quiet: tuple[int, ...] = ()
     others: tuple[int, ...] = ()

@@ -82,8 +82,8 @@ class Turns:
 
     def enter(self, phase: str) -> None:
         """Wait until the phase may begin."""
-        idle = not self.measured and phase.partition(" ")[0] in MEASURED
-        wanted = hold_of("generate" if idle else phase, self.kind)
+        arithmetic = not self.measured and phase.partition(" ")[0] in MEASURED
+        wanted = hold_of("generate" if arithmetic else phase, self.kind)  # which is no more than that either
         if wanted is not None:
             self.take(Hold.ALONE if self.alone and wanted is Hold.WITH_OTHERS else wanted)
 

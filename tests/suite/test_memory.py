@@ -3,7 +3,6 @@
 import multiprocessing
 import os
 import signal
-import threading
 import time
 from pathlib import Path
 
@@ -13,16 +12,10 @@ from kernelwright.ir.dtypes import float32
 from kernelwright.ir.nodes import Broadcast, Graph, Input, Map, Reduce, Reshape
 from kernelwright.judge.memory import CONTEXT_BYTES, Footprint, full_bytes, least_bytes, rows_bytes
 from kernelwright.suite.memory import Ledger, Promises, footprint_of, looks_cut_by_rows, wanted_bytes
+from tests.suite.background import in_background
 
 GB = 1 << 30
 TOTAL = 160 * GB  # 150 of them can be promised
-
-
-def in_background(action: object) -> threading.Thread:
-    assert callable(action)
-    thread = threading.Thread(target=action, daemon=True)
-    thread.start()
-    return thread
 
 
 def ledger(folder: Path) -> Ledger:

@@ -1,12 +1,13 @@
 """Turns at a device: timing is alone, the rest goes together, nobody starves."""
 
-import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from kernelwright.suite.turns import Hold, Turns, hold_of
+from tests.suite.background import in_background
 
 
 @pytest.mark.parametrize(
@@ -28,13 +29,6 @@ from kernelwright.suite.turns import Hold, Turns, hold_of
 )
 def test_a_phase_has_the_device_as_the_table_says(phase: str, kind: str, hold: Hold | None) -> None:
     assert hold_of(phase, kind) is hold
-
-
-def in_background(action: object) -> threading.Thread:
-    assert callable(action)
-    thread = threading.Thread(target=action, daemon=True)
-    thread.start()
-    return thread
 
 
 def test_one_that_times_waits_for_those_that_check_and_they_for_it(tmp_path: Path) -> None:
@@ -98,8 +92,7 @@ def test_those_that_wait_to_be_alone_go_one_after_the_other(tmp_path: Path) -> N
         ("newcomer", newcomer, Hold.WITH_OTHERS),
         ("timing", second, Hold.ALONE),
     ):
-        threads.append(threading.Thread(target=come, args=(name, turns, hold), daemon=True))
-        threads[-1].start()
+        threads.append(in_background(partial(come, name, turns, hold)))
         time.sleep(0.1)
     checking.take(Hold.NOT)
     for thread in threads:
