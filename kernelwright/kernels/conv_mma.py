@@ -21,10 +21,14 @@ HEADERS = ("ptx90", "ptx80", "split", "conv_space", "conv_mma")
 # Phases are a kernel argument, of which there are 4 KB.
 MOST_PHASES = 32
 MOST_GRID = 2**31 - 1
+MOST_BLOCKS = 8  # of a multiprocessor: more hide no more latency
 
 # tile_m, tile_n, warps, warps along m; by the number of products.
 TILES = {
-    1: ((128, 128, 8, 2), (64, 256, 8, 2), (64, 128, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
+    1: (
+        *((128, 128, 8, 2), (128, 64, 8, 4), (64, 256, 8, 2), (64, 128, 4, 2), (64, 64, 4, 2)),
+        *((32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
+    ),
     3: ((64, 128, 8, 2), (64, 64, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
 }
 
@@ -155,12 +159,20 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
     buffers = 2 if chunks(config, shape) > 1 else 1
     steps = config.w_phases * steps_of(config, most_taps(config, shape))
     tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
-    return max(buffers * halves(config) * units * 16 + tables, rows_bytes(config, shape))
+    return max(buffers * halves(config) * units * 16 + tables, end_bytes(config, shape))
 
 
-def rows_bytes(config: Config, shape: ConvShape) -> int:
+def slab_bytes(config: Config) -> int:
+    """What a warp's results go through: 16 channels of some columns."""
+    eights = max(1, 8 // config.w_phases)
+    while config.tile_n * config.warps_m // config.warps // 8 % eights:
+        eights //= 2
+    return 16 * 4 * (8 * eights * config.w_phases + 8)
+
+
+def end_bytes(config: Config, shape: ConvShape) -> int:
     if shape.rows is None:
-        return 0
+        return config.warps * slab_bytes(config)
     if shape.rows.window:
         return config.tile_m * (math.ceil(config.tile_n / 32) * 32 + 8) * 4
     if shape.rows.pieces is not None:
@@ -202,7 +214,7 @@ def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
     """With as many blocks as a multiprocessor's registers and shared memory hold."""
     by_registers = 65536 // (config.warps * 32 * max(registers(config, shape), 64))
     by_memory = device.smem_per_multiprocessor_bytes // (shared_bytes(config, shape) + 1024)
-    return replace(config, blocks=max(1, min(by_registers, by_memory, 4)))
+    return replace(config, blocks=max(1, min(by_registers, by_memory, MOST_BLOCKS)))
 
 
 def grid(config: Config, shape: ConvShape) -> int:
@@ -466,10 +478,14 @@ def row_instructions(config: Config, shape: ConvShape) -> float:
 
 
 def vector(config: Config, shape: ConvShape) -> int:
-    """Neighbours of one store: a thread has two places, and of each all phases that are together."""
+    """Neighbours of one store, all in a row of the tile; where results are reduced, no more than a thread's two places.
+
+    Of each place they are all phases that are together.
+    """
     if config.w_phases != shape.y_step(2):
         return 1
-    run, width = 2 * config.w_phases, shape.y_space[2]
+    places = config.tile_w if shape.rows is None else 2
+    run, width = places * config.w_phases, shape.y_space[2]
     return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and width % v == 0)
 
 

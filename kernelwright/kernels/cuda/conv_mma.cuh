@@ -68,7 +68,7 @@ template <class C> struct Sizes {
     // All phases of the last axis together: two places are 2 * w_phases neighbours of the result.
     static constexpr bool joined = C::w_phases == C::y_step_w;
     static_assert(C::tile_w % 2 == 0 && C::phases % C::w_phases == 0, "two places lie in one row");
-    static_assert(C::vector == 1 || (joined && 2 * C::w_phases % C::vector == 0 && C::y_w % C::vector == 0),
+    static_assert(C::vector == 1 || (joined && C::tile_w * C::w_phases % C::vector == 0 && C::y_w % C::vector == 0),
                   "vectors begin at whole vectors of a row");
 };
 
@@ -389,55 +389,92 @@ KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& pr
     return zero == 0.f;
 }
 
-template <class C, class Epilogue, class Sums>
-KW_DEVICE void finish(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                      const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
-    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases;
-    const Phase& phase = problem.phases[work.phase];
-    float inverse[M];
-    if (!find_inverses(inverse, problem, work, part, sums, inverse_x)) {
-        finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
-        return;
+// Results on their way to memory. A warp holds them as pieces of 2 columns by 8 channels, and memory wants long runs of one
+// channel. So 16 channels of some columns at a time go through a part of shared memory that is the warp's own; then a
+// lane has one column, or `vector` neighbours, of one channel after the other.
+template <class C> struct Slab {
+    using S = Sizes<C>;
+    __host__ __device__ static constexpr int at_once(int most, int count) {  // the most that divide `count`
+        return most <= 1 || count % most == 0 ? (most < 1 ? 1 : most) : at_once(most / 2, count);
     }
+    static constexpr int eights = at_once(8 / C::w_phases, S::warp_n / 8);  // of places
+    static constexpr int results = eights * 8 * C::w_phases;                // of a channel
+    static constexpr int pitch = results + 8;  // 4 lanes by 4 channels write 8 bytes each to banks of their own
+    static constexpr int bytes = 16 * pitch * 4;
+
+    static constexpr int vectors = results / C::vector;  // of a channel
+    static constexpr int lanes = at_once(32, vectors);   // side by side on a channel
+    static constexpr int channels = 32 / lanes;          // that lanes of a warp have at once
+
+    template <class Sums>
+    KW_DEVICE static void put(float* slab, const Sums (&sums)[C::w_phases], const float* inverse, int m, int n) {
+        constexpr int P = C::w_phases;
+        const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int n = 0; n < N; n++) {
-        const Place at = place_of<C>(work, part.first_column + n * 8);  // and the next, on the same row
-        if (!is_inside<C>(phase, at)) continue;
+        for (int i = 0; i < eights; i++)
 #pragma unroll
-        for (int m = 0; m < M; m++) {
-            const int output = part.first_output + m * 8, channel = work.group * C::outputs + output;
-            if (C::outputs % C::tile_m != 0 && output >= C::outputs) continue;
-            if constexpr (Sizes<C>::joined) {
-                const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
-                          w = at.w * P;
+            for (int half = 0; half < 2; half++) {
+                float v[2 * P];
 #pragma unroll
-                for (int i = 0; i < 2 * P; i += C::vector) {
-                    float v[C::vector];
+                for (int j = 0; j < 2 * P; j++) v[j] = sums[j % P].at(m, n + i, half * 2 + j / P) * inverse[m * 2 + half];
+                float* to = slab + (half * 8 + lane / 4) * pitch + (i * 8 + lane % 4 * 2) * P;
 #pragma unroll
-                    for (int j = 0; j < C::vector; j++)
-                        v[j] = sums[(i + j) % P].at(m / 2, n, m % 2 * 2 + (i + j) / P) * inverse[m];
-                    if (i == 0 || w + i < C::y_w)
-                        conv::store_from<C, Epilogue, C::vector>(args, v, at.image, channel, d, h, w + i);
-                }
-            } else {
-                conv::store_at<C, Epilogue>(args, sums[0].at(m / 2, n, m % 2 * 2) * inverse[m], phase, at, channel);
-                const Place next = {at.image, at.d, at.h, at.w + 1};
-                if (is_inside<C>(phase, next))
-                    conv::store_at<C, Epilogue>(args, sums[0].at(m / 2, n, m % 2 * 2 + 1) * inverse[m], phase, next,
-                                                channel);
+                for (int j = 0; j < 2 * P; j += 2) *(float2*)(to + j) = make_float2(v[j], v[j + 1]);
+            }
+    }
+
+    // `output` and `column`: the slab's first.
+    template <class Epilogue>
+    KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
+                                const Phase& phase, int output, int column) {
+        constexpr int P = C::w_phases, V = C::vector;
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < vectors / lanes; i++) {
+            const int result = (lane % lanes + i * lanes) * V;
+            const Place at = place_of<C>(work, column + result / P);
+            const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
+                      w = S::joined ? at.w * P + result % P : phase.axis[2].y_first + at.w * C::y_step_w;
+            if (!is_inside<C>(phase, at) || (P > 1 && w >= C::y_w)) continue;
+#pragma unroll
+            for (int j = 0; j < 16; j += channels) {
+                const int row = j + lane / lanes;
+                if (C::outputs % C::tile_m != 0 && output + row >= C::outputs) continue;
+                const auto sums = kw::load<V>(slab + row * pitch + result);
+                conv::store_from<C, Epilogue, V>(args, sums.v, at.image, work.group * C::outputs + output + row, d, h, w);
             }
         }
     }
-}
+};
 
-// The end of a tile: every result is stored by the thread that has it. Where an epilogue reduces: conv_rows.cuh.
+// The end of a tile: every result is stored. Where an epilogue reduces: conv_rows.cuh.
 struct Stored {
-    template <class C, class Epilogue> static constexpr int shared_bytes() { return 0; }
+    template <class C, class Epilogue> static constexpr int shared_bytes() { return C::warps * Slab<C>::bytes; }
 
     template <class C, class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                               const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void*) {
-        finish<C, Epilogue>(problem, args, work, part, sums, inverse_x);
+                               const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void* memory) {
+        constexpr int M = Sums::M * 2, N = Sums::N;
+        float inverse[M];
+        const bool finite = find_inverses(inverse, problem, work, part, sums, inverse_x);
+        __syncthreads();  // from here on the inputs are not needed
+        if (!__all_sync(~0u, finite)) {
+            finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
+            return;
+        }
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        float* slab = (float*)memory + warp * (Slab<C>::bytes / 4);
+        const int output = part.first_output - lane / 4, column = part.first_column - lane % 4 * 2;
+#pragma unroll
+        for (int m = 0; m < Sums::M; m++)
+#pragma unroll
+            for (int n = 0; n < N; n += Slab<C>::eights) {
+                Slab<C>::put(slab, sums, inverse, m, n);
+                __syncwarp();
+                Slab<C>::template store<Epilogue>(slab, args, work, problem.phases[work.phase], output + m * 16,
+                                                  column + n * 8);
+                __syncwarp();
+            }
     }
     // A block that has no pixels.
     template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
