@@ -261,7 +261,7 @@ def timed(name: str, device: Device, precision: str, compiled: bool) -> dict[str
     conv = conv_of(model.conv, shape)
     kernel = kernel_of(conv, "conv_timed_kernel", precision, with_epilogue=True)
     choices = list(short_list(kernel, device))
-    trials = rounds(choices, product_runs(kernel, choices, device, read_settings()), cuda_clock(device))
+    trials = rounds(choices, product_runs(kernel, choices, device, read_settings()), device)
     best = min(trials, key=lambda trial: trial.median_us) if trials else None
     x = torch.randn(shape, device="cuda")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -174,6 +175,11 @@ def epilogue_grid(region: Region) -> Grid:
 
 class ConvEpilogueWriter(EpilogueWriter):
     """As after a product; but results may lie scattered, in channels-last order or inside a concatenation."""
+
+    def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
+        # Unsigned, so that a channel is seen to be that of the row before, whatever the image: it is found once.
+        lines = super().coordinate_lines(accesses)
+        return lines if self.grid.wide_index else [re.sub(r"(?<=[/%] )(\d+)", r"\1u", line) for line in lines]
 
     def members(self) -> list[str]:
         # Where 32 bits are enough, coordinates are found with fewer instructions.
