@@ -37,6 +37,8 @@ MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
 OTHER_REGISTERS = 48
 MOST_REGISTERS = 240
+# What a block that asks for a tile while it ends another must know of both (seen by compiling).
+AHEAD_REGISTERS = 16
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
 # What an epilogue with operands takes where results are stored one by one, each with its own coordinates.
@@ -68,6 +70,8 @@ WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its wind
 PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
 FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
+AHEAD_US = 0.3  # instead, where the next tile's inputs were asked for before the results of this one leave
+RUN_BYTES = 104  # of memory's time, for every row of a tile that is written: fitted to tiles of 8 to 128 columns
 CHUNK_US = 0.8  # a load that the block waits for
 L2_BYTES_PER_US = 5.5e6
 STREAM_SHARE = 0.88  # of a copy's bandwidth
@@ -93,6 +97,7 @@ class Config:
     tile_w: int
     w_phases: int  # phases of the last axis that a block computes together: 1 or all
     blocks: int  # on a multiprocessor at once
+    ahead: bool = False  # a block asks for a tile while it ends another
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -154,12 +159,12 @@ def rounds(config: Config, shape: ConvShape) -> int:
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
-    """The inputs of a tile; or, when they are no longer needed, what is known of its pixels."""
+    """The inputs of a tile and where they lie; when they are no longer needed, its end has their place."""
     units = config.octets * pixels(config, shape)
     buffers = 2 if chunks(config, shape) > 1 else 1
     steps = config.w_phases * steps_of(config, most_taps(config, shape))
     tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
-    return max(buffers * halves(config) * units * 16 + tables, end_bytes(config, shape))
+    return max(buffers * halves(config) * units * 16, end_bytes(config, shape)) + math.ceil(tables / 16) * 16
 
 
 def slab_bytes(config: Config) -> int:
@@ -202,7 +207,8 @@ def workspace_bytes(config: Config, shape: ConvShape) -> int:
 def registers(config: Config, shape: ConvShape) -> int:
     """An estimate of what a thread needs."""
     sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
-    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 else 0
+    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 or config.ahead else 0
+    held += AHEAD_REGISTERS if config.ahead else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
     reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
@@ -238,8 +244,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
-    if config.w_phases > 1 and registers(config, shape) > MOST_REGISTERS:
-        return f"the sums of {config.w_phases} phases leave too few registers."
+    if (config.w_phases > 1 or config.ahead) and registers(config, shape) > MOST_REGISTERS:
+        return "its sums, and what else a thread has to hold, leave too few registers."
     if (reason := why_not_reduced(config, shape)) is not None:
         return reason
     if config.tile_b * math.prod(config.tile) > config.tile_n:
@@ -247,7 +253,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
         return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
-    if chunks(config, shape) > 1 and 8 * rounds(config, shape) > MOST_HELD:
+    if (chunks(config, shape) > 1 or config.ahead) and 8 * rounds(config, shape) > MOST_HELD:
         return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
     if 8 * rounds(config, shape) > 4 * MOST_HELD:
         return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
@@ -284,9 +290,15 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
             continue  # half of its rows would be empty
         space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
         space += [with_blocks(joined, shape, device) for c in space for joined in with_phases(c, shape)]
-        fitting = [c for c in space if why_not(c, shape, device) is None]
-        best += sorted(fitting, key=lambda c: cost_us(c, shape, device))[:1]
+        fitting = [c for c in with_both(space, shape, device) if why_not(c, shape, device) is None]
+        for ahead in (False, True):
+            best += sorted((c for c in fitting if c.ahead == ahead), key=lambda c: cost_us(c, shape, device))[:1]
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
+
+
+def with_both(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
+    """Each as it is, and ahead of its tiles, for which it may have to make room."""
+    return [*space, *(with_blocks(replace(config, ahead=True), shape, device) for config in space)]
 
 
 def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape) -> list[Config]:
@@ -435,17 +447,27 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     beginning = config.warps * 32 * THREAD_INSTRUCTIONS + pixels(config, shape) * PIXEL_INSTRUCTIONS
     carrying = beginning + elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
     issuing = (stepping + carrying) / ISSUED / clocks
-    latency = FIRST_US + CHUNK_US * chunks(config, shape)
+    latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead else FIRST_US)
     latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
     slowly = min(ISSUED, ISSUED_OF_WARP * config.warps) * clocks
     chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
     computing = waves * max(config.blocks * max(flops / (rate * loop.share), sharing, issuing), chain)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
-    written = shape.epilogue_bytes * (1 if whole else 1.5)
+    written = shape.epilogue_bytes * (1 if whole else 1.5) + run_bytes(config, shape)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
     l2 = grid(config, shape) * (fetched + weight_bytes(config, shape)) / L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2)) + finishing_us(config, shape, device)
+
+
+def run_bytes(config: Config, shape: ConvShape) -> float:
+    """What the ends of rows that a tile writes cost beside their bytes: they share a sector with another tile's."""
+    if shape.rows is not None:
+        return 0.0
+    row = config.tile_w * config.w_phases
+    aligned = shape.y_space[2] * ITEMSIZE[shape.dtype] % 32 == 0 and row * ITEMSIZE[shape.dtype] % 32 == 0
+    runs = math.prod(shape.y_space[:2]) * math.ceil(shape.y_space[2] / row)
+    return shape.images * shape.groups * shape.outputs * runs * RUN_BYTES * (0.25 if aligned else 1.0)
 
 
 def result_instructions(config: Config, shape: ConvShape) -> float:
@@ -567,6 +589,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace:
             warps=config.warps, warps_m=config.warps_m, octets=config.octets, fold=config.fold, group=config.group
         ),
         integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
+        f"    static constexpr bool ahead = {str(config.ahead).lower()};",
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
         integers(region_d=d, region_h=h, region_w=w),
     ]

@@ -57,8 +57,10 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     for block in TILES[products]:
         if block[0] >= 2 * shape.outputs and block[0] > 64:
             continue  # half of its rows would be empty
-        fitting = [c for c in candidates(products, block, shape, device) if why_not(c, shape, device) is None]
-        best += sorted(fitting, key=lambda c: cost_us(c, shape, device))[:1]
+        space = conv_mma.with_both(candidates(products, block, shape, device), shape, device)
+        fitting = [c for c in space if isinstance(c, Config) and why_not(c, shape, device) is None]
+        for ahead in (False, True):
+            best += sorted((c for c in fitting if c.ahead == ahead), key=lambda c: cost_us(c, shape, device))[:1]
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from kernelwright.generate.conv import shape_of
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
-from tests.emulator.build import g_plus_plus
+from tests.emulator.build import g_plus_plus, multiprocessors
 from tests.emulator.run import agrees
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -218,3 +219,22 @@ def test_infinities_and_nans_come_out_where_pytorch_has_them(tmp_path: Path) -> 
     special += "torch.tensor([2, 7])), torch.tensor([float('inf'), float('nan')]))"
     path = model(tmp_path, "Conv2d(9, 6, 3, bias=False)", (1, 9, 6, 8), "return self.conv(x)", special)
     agrees(path, pick=best_of(conv_mma))
+
+
+AHEAD = ("strided", "groups", "transposed")
+
+
+@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
+@pytest.mark.parametrize("name", AHEAD)
+def test_a_block_can_ask_for_a_tile_while_it_ends_another(name: str, template: ModuleType, tmp_path: Path) -> None:
+    """Small tiles, and one block on a multiprocessor: each takes several of them."""
+
+    def ahead(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        picks = [any_of(template, seed)(kernel, choices) for seed in range(12)]
+        smallest = max(picks, key=lambda choice: conv_mma.grid(choice, shape_of(kernel)))
+        return replace(smallest, ahead=True, blocks=1)
+
+    conv, shape = CASES[name]
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, conv, (3 * shape[0], *shape[1:])), pick=ahead)
+    assert "ahead = true" in program.text

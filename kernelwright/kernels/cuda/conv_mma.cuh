@@ -31,6 +31,7 @@ struct DefaultConfig {
     static constexpr int fold = 1;                          // taps along w in an octet: 2, 4 or 8 where channels are few
     static constexpr int group = 1;                         // steps of 16 of k that belong together; 2 for three products
     static constexpr int blocks_at_once = 2;                // on a multiprocessor
+    static constexpr bool ahead = false;                    // whether a block asks for a tile while it ends another
     static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 4, 2 or 1
     static constexpr int w_phases = 1;                      // phases of the last axis that a block computes together
     static constexpr bool flat = true;                      // columns of the epilogue are places in a plane
@@ -92,13 +93,13 @@ template <class C> struct Problem {
 
 template <class C> struct Shared {
     using S = Sizes<C>;
-    uint4 region[S::buffers][S::halves][S::units];
     int from[C::fold][S::pixels];                         // where a pixel of the region lies in X; -1: nowhere
     int offset[C::w_phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
     float largest[C::warps];
+    uint4 region[S::buffers][S::halves][S::units];        // when the tile was multiplied, `End` has this memory
 };
 
-// --- which outputs a block computes. Phases and channels of one place run together, so that they find X in L2.
+// --- which outputs a tile has. Phases and channels of one place run together, so that they find X in L2.
 
 struct Work {
     int phase, group, first_output;  // phase: the first of `w_phases`
@@ -122,7 +123,7 @@ template <class C> KW_DEVICE Work work_of(unsigned index) {
     return work;
 }
 
-template <class C> int64_t blocks_of() {
+template <class C> __host__ __device__ constexpr int64_t tiles_of() {
     return (int64_t)(C::phases / C::w_phases) * Sizes<C>::tiles_m * C::groups * ceil_div(C::most_w, C::tile_w) *
            ceil_div(C::most_h, C::tile_h) * ceil_div(C::most_d, C::tile_d) * ceil_div(C::images, C::tile_b);
 }
@@ -133,7 +134,7 @@ template <class C> KW_DEVICE Place in_tile(unsigned n) {
     return {(int)(n / (w * h * d)), (int)(n / (w * h) % d), (int)(n / w % h), (int)(n % w)};
 }
 
-// --- tables, once for a block
+// --- tables, once for a tile
 
 template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
     using S = Sizes<C>;
@@ -457,7 +458,6 @@ struct Stored {
         constexpr int M = Sums::M * 2, N = Sums::N;
         float inverse[M];
         const bool finite = find_inverses(inverse, problem, work, part, sums, inverse_x);
-        __syncthreads();  // from here on the inputs are not needed
         if (!__all_sync(~0u, finite)) {
             finish_plainly<C, Epilogue, M, N>(problem, args, work, part);
             return;
@@ -482,60 +482,117 @@ struct Stored {
 
 // --- a block
 
+// Chunk by chunk; the first one has been asked for. What the weights' and inputs' scales leave to undo comes back.
+template <class C, class Sums>
+KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C::w_phases], Carrier<C>& carrier,
+                            Sums (&sums)[C::w_phases], Shared<C>& shared) {
+    using S = Sizes<C>;
+    uint32_t scale = split::scale_bits(carrier.largest(shared));
+    carrier.deliver(shared.region[0], split::scale_of(scale));
+    Sums::delivered();
+    __syncthreads();
+#pragma unroll 1
+    for (int chunk = 0; chunk < S::chunks; chunk++) {
+        const bool more = chunk + 1 < S::chunks;
+        if (more) carrier.fetch(x, shared, chunk + 1);
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++)
+            if (C::w_phases == 1 || parts[p].steps > 0) sums[p].add(shared, shared.offset[p], parts[p], chunk);
+        if (!more) break;
+        // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
+        const uint32_t wanted = split::scale_bits(carrier.largest(shared));
+        if (wanted < scale) {
+#pragma unroll
+            for (int p = 0; p < C::w_phases; p++)
+                sums[p].rescale(split::scale_of(wanted) * split::inverse_of(scale));
+            scale = wanted;
+        }
+        carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
+        Sums::delivered();
+        __syncthreads();
+    }
+    return scale;
+}
+
+// A tile: what it has, and where its inputs begin.
+template <class C> struct Tile {
+    Work work;
+    const typename C::Type* x;
+    bool is_empty;
+
+    KW_DEVICE Tile() = default;
+    KW_DEVICE Tile(const Problem<C>& problem, unsigned index) : work(work_of<C>(index)) {
+        const Phase& phase = problem.phases[work.phase];
+        is_empty = work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
+                   work.first.w >= phase.axis[2].count;
+        x = problem.x + work.first.image * C::x_image_pitch + (int64_t)work.group * C::channels * C::x_channel_pitch;
+    }
+    // Asks for the first chunk of its inputs.
+    template <class Sums> KW_DEVICE void ask(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier) const {
+        fill_tables<C, Sums>(shared, problem.offsets, problem.phases[work.phase], work);
+        __syncthreads();
+        carrier.fetch(x, shared, 0);
+    }
+    template <class Sums>
+    KW_DEVICE uint32_t sum(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier, Part<C> (&parts)[C::w_phases],
+                           Sums (&sums)[C::w_phases]) const {
+        bool taps = false;
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++) {
+            parts[p].set(problem, work, p);
+            taps = taps || parts[p].steps > 0;
+            sums[p] = Sums();
+        }
+        uint32_t scale = 127 * split::exponent_one;
+        if (taps) scale = multiply<C>(x, parts, carrier, sums, shared);  // else none adds to these phases: zeros
+        __syncthreads();  // the tables and the region are free again
+        return scale;
+    }
+};
+
+// A block takes tile after tile. The first inputs of the next one are on their way while the results of this one leave:
+// one turn of the loop asks for a tile, ends the one before it, and multiplies.
+template <class C, class Epilogue, class Sums, class End>
+KW_DEVICE void convolve_ahead(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
+    Carrier<C> carrier;
+    Sums sums[C::w_phases];
+    Part<C> parts[C::w_phases];
+    Work before;
+    uint32_t scale;
+    bool is_left = false;  // of a tile before, its end
+#pragma unroll 1
+    for (unsigned index = blockIdx.x;; index += gridDim.x) {
+        const bool more = index < (unsigned)tiles_of<C>();
+        const Tile<C> tile(problem, more ? index : 0);
+        if (more && !tile.is_empty) tile.template ask<Sums>(problem, shared, carrier);
+        if (is_left)
+            End::template take<C, Epilogue>(problem, args, before, parts[0], sums, split::inverse_of(scale), shared.region);
+        if (!more) return;
+        is_left = !tile.is_empty;
+        if (tile.is_empty) End::template skip<C, Epilogue>(args, tile.work);
+        else scale = tile.sum(problem, shared, carrier, parts, sums);
+        before = tile.work;
+    }
+}
+
 // `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh. `End` takes what it leaves.
 template <class C, class Epilogue, class Sums, class End>
 KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
-    using S = Sizes<C>;
-    const Work work = work_of<C>(blockIdx.x);
-    const Phase& phase = problem.phases[work.phase];
-    if (work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
-        work.first.w >= phase.axis[2].count) {
-        End::template skip<C, Epilogue>(args, work);
-        return;
-    }
-    fill_tables<C, Sums>(shared, problem.offsets, phase, work);
-    __syncthreads();
-
-    const typename C::Type* x = problem.x + work.first.image * C::x_image_pitch +
-                                (int64_t)work.group * C::channels * C::x_channel_pitch;
-    Part<C> parts[C::w_phases];
-    Sums sums[C::w_phases];
-    bool taps = false;
-#pragma unroll
-    for (int p = 0; p < C::w_phases; p++) {
-        parts[p].set(problem, work, p);
-        taps = taps || parts[p].steps > 0;
-    }
-    Carrier<C> carrier;
-    uint32_t scale = 127 * split::exponent_one;
-    if (taps) {  // else none adds to these phases: what follows sees zeros
-        carrier.fetch(x, shared, 0);
-        scale = split::scale_bits(carrier.largest(shared));
-        carrier.deliver(shared.region[0], split::scale_of(scale));
-        Sums::delivered();
-        __syncthreads();
-#pragma unroll 1
-        for (int chunk = 0; chunk < S::chunks; chunk++) {
-            const bool more = chunk + 1 < S::chunks;
-            if (more) carrier.fetch(x, shared, chunk + 1);
-#pragma unroll
-            for (int p = 0; p < C::w_phases; p++)
-                if (C::w_phases == 1 || parts[p].steps > 0) sums[p].add(shared, shared.offset[p], parts[p], chunk);
-            if (!more) break;
-            // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
-            const uint32_t wanted = split::scale_bits(carrier.largest(shared));
-            if (wanted < scale) {
-#pragma unroll
-                for (int p = 0; p < C::w_phases; p++)
-                    sums[p].rescale(split::scale_of(wanted) * split::inverse_of(scale));
-                scale = wanted;
-            }
-            carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
-            Sums::delivered();
-            __syncthreads();
+    if constexpr (C::ahead) {
+        convolve_ahead<C, Epilogue, Sums, End>(problem, args, shared);
+    } else {
+        const Tile<C> tile(problem, blockIdx.x);
+        if (tile.is_empty) {
+            End::template skip<C, Epilogue>(args, tile.work);
+            return;
         }
+        Carrier<C> carrier;
+        Sums sums[C::w_phases];
+        Part<C> parts[C::w_phases];
+        tile.template ask<Sums>(problem, shared, carrier);
+        const uint32_t scale = tile.sum(problem, shared, carrier, parts, sums);
+        End::template take<C, Epilogue>(problem, args, tile.work, parts[0], sums, split::inverse_of(scale), shared.region);
     }
-    End::template take<C, Epilogue>(problem, args, work, parts[0], sums, split::inverse_of(scale), &shared);
 }
 
 template <class C, class Epilogue, class End>
@@ -635,10 +692,20 @@ template <class C> cudaError_t pack(const Problem<C>& problem, cudaStream_t stre
     return cudaGetLastError();
 }
 
-// Of a block: the inputs, and when they are no longer needed, what the end of the tile wants.
+// Of a block: tables and inputs, and when those are no longer needed, what the end of the tile wants.
 template <class C, class Epilogue, class End> constexpr int block_bytes() {
-    constexpr int inputs = (int)sizeof(Shared<C>), end = End::template shared_bytes<C, Epilogue>();
-    return inputs > end ? inputs : end;
+    constexpr int inputs = (int)sizeof(Shared<C>::region), end = End::template shared_bytes<C, Epilogue>();
+    return (int)sizeof(Shared<C>) - inputs + (inputs > end ? inputs : end);
+}
+
+// One for each tile; or as many as run at once, each of which takes several.
+template <class C> cudaError_t blocks_of(unsigned* blocks) {
+    *blocks = (unsigned)tiles_of<C>();
+    if (!C::ahead) return cudaSuccess;
+    int count = 0;
+    const cudaError_t status = ptx90::multiprocessors(&count);
+    if (*blocks > (unsigned)(count * C::blocks_at_once)) *blocks = count * C::blocks_at_once;
+    return status;
 }
 
 // Enqueues the convolution; allocates nothing and waits for nothing.
@@ -648,7 +715,9 @@ cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& arg
     auto kernel = convolve_kernel<C, Epilogue, End>;
     if (bytes > 48 * 1024)
         if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
-    kernel<<<(unsigned)blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);
+    unsigned blocks = 0;
+    if (const cudaError_t status = blocks_of<C>(&blocks)) return status;
+    kernel<<<blocks, Sizes<C>::threads, bytes, stream>>>(problem, args);
     return cudaGetLastError();
 }
 #endif

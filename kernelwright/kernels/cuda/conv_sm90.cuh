@@ -153,7 +153,9 @@ cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& arg
     auto kernel = convolve_kernel<C, Epilogue, End>;
     if (bytes > 48 * 1024)
         if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
-    kernel<<<(unsigned)conv_mma::blocks_of<C>(), Sizes<C>::threads, bytes, stream>>>(problem, args);
+    unsigned blocks = 0;
+    if (const cudaError_t status = conv_mma::blocks_of<C>(&blocks)) return status;
+    kernel<<<blocks, Sizes<C>::threads, bytes, stream>>>(problem, args);
     return cudaGetLastError();
 }
 #endif
