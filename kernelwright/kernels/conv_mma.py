@@ -71,7 +71,10 @@ PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
 FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
 AHEAD_US = 0.3  # instead, where the next tile's inputs were asked for before the results of this one leave
-RUN_BYTES = 104  # of memory's time, for every row of a tile that is written: fitted to tiles of 8 to 128 columns
+# Of memory's time, as bytes: for every row of a tile that is written, fitted to tiles of 8 to 128 columns; and for a
+# byte that is not beside the others of its tile. Blocks that stay write the ends of a line further apart in time.
+RUN_BYTES = {False: 104, True: 200}
+SPREAD = {False: 2.5, True: 4.0}
 CHUNK_US = 0.8  # a load that the block waits for
 L2_BYTES_PER_US = 5.5e6
 STREAM_SHARE = 0.88  # of a copy's bandwidth
@@ -454,7 +457,7 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
     computing = waves * max(config.blocks * max(flops / (rate * loop.share), sharing, issuing), chain)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
-    written = shape.epilogue_bytes * (1 if whole else 1.5) + run_bytes(config, shape)
+    written = shape.epilogue_bytes * (1 if whole else SPREAD[config.ahead]) + run_bytes(config, shape)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
     l2 = grid(config, shape) * (fetched + weight_bytes(config, shape)) / L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2)) + finishing_us(config, shape, device)
@@ -467,7 +470,8 @@ def run_bytes(config: Config, shape: ConvShape) -> float:
     row = config.tile_w * config.w_phases
     aligned = shape.y_space[2] * ITEMSIZE[shape.dtype] % 32 == 0 and row * ITEMSIZE[shape.dtype] % 32 == 0
     runs = math.prod(shape.y_space[:2]) * math.ceil(shape.y_space[2] / row)
-    return shape.images * shape.groups * shape.outputs * runs * RUN_BYTES * (0.25 if aligned else 1.0)
+    each = RUN_BYTES[config.ahead] * (0.25 if aligned else 1.0)
+    return shape.images * shape.groups * shape.outputs * runs * each
 
 
 def result_instructions(config: Config, shape: ConvShape) -> float:
