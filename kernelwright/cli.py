@@ -52,7 +52,7 @@ main.add_command(suite)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Where ModelNew goes; MODEL_new.py by default.")
 @device_option
 @precision_option
-@click.option("--budget", type=Duration(), default="60s", show_default=True, help="Time for tuning and judging.")
+@click.option("--budget", type=Duration(), default="50s", show_default=True, help="Time for tuning and judging.")
 @click.option("--dump", type=click.Path(path_type=Path), help="Folder for what each stage made, as text.")
 @click.option("--report", type=click.Path(path_type=Path), metavar="PAGE", help="A page for people: plan, times, code.")
 @click.option("--fail-under", type=float, metavar="X", help="Exit with 1 unless at least X times as fast as eager.")

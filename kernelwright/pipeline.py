@@ -42,8 +42,8 @@ Reserve = Callable[[str, "Graph"], int]
 
 # Of the whole budget, the part that tuning may spend. The judge has what is left when its turn comes, less what
 # building the candidate and starting processes take, which is not in its budget; and no less than its share.
-TUNING_SHARE, JUDGING_SHARE = 0.3, 0.35
-STARTING_S = 22.0
+TUNING_SHARE, JUDGING_SHARE = 0.3, 0.2
+STARTING_S = 20.0
 
 
 def optimize(
@@ -52,7 +52,7 @@ def optimize(
     *,
     device: str = "auto",
     precision: Precision = "reference",
-    budget_s: float = 60.0,
+    budget_s: float = 50.0,
     policy: Policy | None = None,
     settings: Settings | None = None,
     progress: Progress | None = None,

@@ -76,6 +76,9 @@ COMPILE_LIMIT_S = 180.0
 # Long beside what waking a worker takes, which on a busy machine differs from turn to turn by a millisecond; and short
 # beside a restart, which needs many turns: one that is disturbed must not decide.
 BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.04
+# Calls of a round on a GPU: their inputs are drawn on the CPU and their outputs verified one by one, which takes longer
+# than the calls; more turns on fewer inputs know more.
+GPU_SLOTS = 128
 SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
 
 # What the judge itself was doing in a phase, should its own memory not suffice for it.
@@ -401,7 +404,7 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     target = BUSY_BATCH_S if hearing.busy else BATCH_S
     if case.gpu:
         target = GPU_BATCH_S * min(1.0, hearing.policy.budget_s / SHORT_BUDGET_S)
-    most = min(512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
+    most = min(GPU_SLOTS if case.gpu else 512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
     plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
     slow = [name for name in hearing.policy.baselines if name in COMPILED]
     if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
