@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -175,7 +176,8 @@ def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
 
     try:
         heard("judge", 0.0)
-        judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"), heard)
+        with Watched() as watched:
+            judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"), heard)
         turns.take(Hold.NOT)
     except Exception as error:  # noqa: BLE001  the next case shall be tried all the same
         return {"case": case.name, "ok": False, "raised": f"{type(error).__name__}: {error}"[:500]}
@@ -189,7 +191,31 @@ def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
         "phases_s": durations(begun, time.perf_counter() - started),
         **{name: judgement.record.get(name) for name in keep},
         "judge_peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2),
+        "all_peak_gb": round(watched.most / 1e9, 2),
     }
+
+
+class Watched:
+    """The most memory of the GPU that all processes together have, beyond what they had before."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+
+    def _look(self) -> None:
+        before, _ = torch.cuda.mem_get_info()
+        while not self._done.wait(0.02):
+            self.most = max(self.most, before - torch.cuda.mem_get_info()[0])
+
+    def __enter__(self) -> "Watched":
+        torch.cuda.empty_cache()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
 
 
 def durations(begun: dict[str, float], end: float) -> dict[str, float]:

@@ -99,4 +99,8 @@ GPU_CASES = (
 LARGE_CASES = (
     GpuCase("linear at full size", "itself", "linear_full", (V.CORRECT,), FULL, (S.SAME,)),
     GpuCase("relu of 6.4 GB", "itself", "relu_large", (V.CORRECT,), replace(TIMED, budget_s=30), (S.SAME,)),
+    # Inputs and outputs are 12.9 GB together.
+    GpuCase(
+        "relu of 6.4 GB on a card of 24", "itself", "relu_large", (V.CORRECT,), replace(QUICK, gpu_bytes=24_000_000_000)
+    ),
 )
