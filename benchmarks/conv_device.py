@@ -34,7 +34,7 @@ from kernelwright.generate.generate import launch_of, priced_choices, program_te
 from kernelwright.generate.program import Launch
 from kernelwright.ir.dtypes import float32
 from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Input, Map, Node, Param, Reshape
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_ring
 from kernelwright.plan import Buffer, Convolution, Kernel, Routes, plan
 from kernelwright.plan.steps import contiguous
 from kernelwright.settings import read_settings
@@ -63,7 +63,7 @@ TIMED: dict[str, tuple[str, tuple[int, ...]]] = {
     "depthwise 3x3": ("Conv2d(64, 64, 3, groups=64)", (16, 64, 512, 512)),
     "depthwise 3x7": ("Conv2d(128, 128, (3, 7), groups=128)", (32, 128, 128, 256)),
 }
-TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct}
+TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "ring": conv_sm90_ring}
 
 
 # --- kernels

@@ -456,6 +456,12 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
     computing = waves * max(config.blocks * max(flops / (rate * loop.share), sharing, issuing), chain)
+    return beside_memory_us(config, shape, device, computing)
+
+
+def beside_memory_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
+    """The whole, if memory had nothing to do but this beside what multiprocessors compute."""
+    fetched = fetched_bytes(config, shape)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else SPREAD[config.ahead]) + run_bytes(config, shape)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3

@@ -13,7 +13,7 @@ import pytest
 
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_ring
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus, multiprocessors
@@ -96,9 +96,8 @@ def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice
             found = [c for block in conv_mma.TILES[products] for c in conv_mma.candidates(products, block, shape)]
             found += [joined for c in found for joined in conv_mma.with_phases(c, shape)]
             every = [conv_mma.with_blocks(c, shape, H200) for c in found]
-        if template is conv_sm90:
-            blocks = conv_sm90.TILES[products]
-            every = [c for block in blocks for c in conv_sm90.candidates(products, block, shape, H200)]
+        if template in (conv_sm90, conv_sm90_ring):
+            every = [c for block in template.TILES[products] for c in template.candidates(products, block, shape, H200)]
         fitting = [c for c in every if template.why_not(c, shape, H200) is None]
         choice: Choice = random.Random(seed).choice(fitting)
         return choice
@@ -221,12 +220,12 @@ def test_infinities_and_nans_come_out_where_pytorch_has_them(tmp_path: Path) -> 
     agrees(path, pick=best_of(conv_mma))
 
 
-AHEAD = ("strided", "groups", "transposed")
+AHEAD = [(conv_mma, "strided"), (conv_mma, "transposed"), (conv_sm90, "strided"), (conv_sm90, "groups")]
+AHEAD += [(conv_sm90_ring, "three axes"), (conv_sm90_ring, "transposed, dilated"), (conv_sm90_ring, "groups")]
 
 
-@pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
-@pytest.mark.parametrize("name", AHEAD)
-def test_a_block_can_ask_for_a_tile_while_it_ends_another(name: str, template: ModuleType, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("template", "name"), AHEAD, ids=lambda value: getattr(value, "__name__", value))
+def test_a_block_can_ask_for_a_tile_while_it_ends_another(template: ModuleType, name: str, tmp_path: Path) -> None:
     """Small tiles, and one block on a multiprocessor: each takes several of them."""
 
     def ahead(kernel: Kernel, choices: Sequence[Choice]) -> Choice:

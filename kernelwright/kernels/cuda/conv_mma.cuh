@@ -58,7 +58,7 @@ template <class C> struct Sizes {
     // Inputs of a row whose columns leave the same remainder by the stride lie side by side, as the outputs do.
     static constexpr int alike = ceil_div(C::region_w, C::stride_w), row = alike * C::stride_w;
     static constexpr int pixels = C::tile_b * C::region_d * C::region_h * row;
-    static constexpr int units = C::octets * pixels, rounds = ceil_div(units, threads);
+    static constexpr int units = C::octets * pixels;
     static constexpr int lanes = 8 / C::fold;  // channels of an octet
     static constexpr int chunks = ceil_div(C::channels, lanes * C::octets), buffers = chunks > 1 ? 2 : 1;
     static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
@@ -136,12 +136,20 @@ template <class C> KW_DEVICE Place in_tile(unsigned n) {
 
 // --- tables, once for a tile
 
-template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, const int* offsets, const Phase& phase, const Work& work) {
+// Those who carry inputs together: here, all threads of a block.
+template <class C> struct All {
+    static constexpr int threads = Sizes<C>::threads;
+    KW_DEVICE static int rank() { return threadIdx.x; }
+    KW_DEVICE static void sync() { __syncthreads(); }
+};
+
+template <class C, class Team>
+KW_DEVICE void fill_from(int (&from)[C::fold][Sizes<C>::pixels], const Phase& phase, const Work& work) {
     using S = Sizes<C>;
     const int first_d = work.first.d * C::stride_d + phase.axis[0].x_base,
               first_h = work.first.h * C::stride_h + phase.axis[1].x_base,
               first_w = work.first.w * C::stride_w + phase.axis[2].x_base;
-    for (unsigned i = threadIdx.x; i < (unsigned)S::pixels; i += S::threads) {
+    for (unsigned i = Team::rank(); i < (unsigned)S::pixels; i += Team::threads) {
         constexpr unsigned row_of = S::row, plane_of = row_of * C::region_h, alike = S::alike;
         const unsigned column = i % row_of;
         const int w = first_w + (int)(column % alike * C::stride_w + column / alike),
@@ -152,31 +160,35 @@ template <class C, class Sums> KW_DEVICE void fill_tables(Shared<C>& shared, con
 #pragma unroll
         for (int f = 0; f < C::fold; f++) {
             const int at = w + f * phase.axis[2].x_step;
-            shared.from[f][i] = row_inside && at >= 0 && at < C::x_w ? row + (int)(at * C::x_w_pitch) : -1;
+            from[f][i] = row_inside && at >= 0 && at < C::x_w ? row + (int)(at * C::x_w_pitch) : -1;
         }
     }
-    offsets += work.phase * 2 * S::most_steps;
-    for (int i = threadIdx.x; i < C::w_phases * 2 * S::most_steps; i += S::threads)
-        (&shared.offset[0][0])[i] = Sums::entry(i, __ldg(offsets + (i & ~1)), __ldg(offsets + (i | 1)));
+}
+
+// Of `phases` that follow each other, from `offsets` on.
+template <class C, class Sums> KW_DEVICE void fill_offsets(int* to, const int* offsets, int phases) {
+    for (int i = threadIdx.x; i < phases * 2 * Sizes<C>::most_steps; i += blockDim.x)
+        to[i] = Sums::entry(i, __ldg(offsets + (i & ~1)), __ldg(offsets + (i | 1)));
 }
 
 // --- X on its way from memory to shared memory: a thread carries octets of pixels
 
-template <class C> struct Carrier {
+template <class C, class Team = All<C>> struct Carrier {
     using S = Sizes<C>;
-    float held[S::rounds][8];
+    static constexpr int rounds = ceil_div(S::units, Team::threads);
+    float held[rounds][8];
 
-    KW_DEVICE void fetch(const typename C::Type* x, const Shared<C>& shared, int chunk) {
+    KW_DEVICE void fetch(const typename C::Type* x, const int (&from_table)[C::fold][S::pixels], int chunk) {
 #pragma unroll
-        for (int i = 0; i < S::rounds; i++) {
-            const int unit = threadIdx.x + i * S::threads;
-            const bool is_unit = S::units % S::threads == 0 || unit < S::units;
+        for (int i = 0; i < rounds; i++) {
+            const int unit = Team::rank() + i * Team::threads;
+            const bool is_unit = S::units % Team::threads == 0 || unit < S::units;
             const int octet = C::octets == 1 ? 0 : (unsigned)unit / (unsigned)S::pixels;
             const int pixel = unit - octet * S::pixels;
             const int channel = (chunk * C::octets + octet) * S::lanes;
 #pragma unroll
             for (int f = 0; f < C::fold; f++) {
-                const int from = is_unit ? shared.from[f][pixel] : -1;
+                const int from = is_unit ? from_table[f][pixel] : -1;
                 const typename C::Type* first = x + channel * C::x_channel_pitch + from;
 #pragma unroll
                 for (int c = 0; c < S::lanes; c++) {
@@ -187,30 +199,30 @@ template <class C> struct Carrier {
             }
         }
     }
-    // The largest finite magnitude that the block holds.
-    KW_DEVICE float largest(Shared<C>& shared) const {
+    // The largest finite magnitude that they hold.
+    KW_DEVICE float largest(float (&of_warp)[Team::threads / 32]) const {
         float mine = 0.f;
 #pragma unroll
-        for (int i = 0; i < S::rounds; i++)
+        for (int i = 0; i < rounds; i++)
 #pragma unroll
             for (int j = 0; j < 8; j++) mine = fmaxf(mine, split::finite_magnitude(held[i][j]));
 #pragma unroll
         for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
-        if (threadIdx.x % 32 == 0) shared.largest[threadIdx.x / 32] = mine;
-        __syncthreads();
+        if (Team::rank() % 32 == 0) of_warp[Team::rank() / 32] = mine;
+        Team::sync();
 #pragma unroll
-        for (int i = 0; i < C::warps; i++) mine = fmaxf(mine, shared.largest[i]);
+        for (int i = 0; i < Team::threads / 32; i++) mine = fmaxf(mine, of_warp[i]);
         return mine;
     }
     KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale) const {
 #pragma unroll
-        for (int i = 0; i < S::rounds; i++) {
-            const int unit = threadIdx.x + i * S::threads;
+        for (int i = 0; i < rounds; i++) {
+            const int unit = Team::rank() + i * Team::threads;
             uint32_t hi[4], lo[4];
 #pragma unroll
             for (int j = 0; j < 4; j++)
                 split::to_pairs(held[i][2 * j] * scale, held[i][2 * j + 1] * scale, hi[j], lo[j]);
-            if (S::units % S::threads != 0 && unit >= S::units) continue;
+            if (S::units % Team::threads != 0 && unit >= S::units) continue;
             region[0][unit] = make_uint4(hi[0], hi[1], hi[2], hi[3]);
             if constexpr (S::halves == 2) region[1][unit] = make_uint4(lo[0], lo[1], lo[2], lo[3]);
         }
@@ -288,8 +300,7 @@ template <class C> struct Sums {
             for (int n = 0; n < N; n++) ptx80::mma_f16(sums[m][n], a[m], b[n / 2][n % 2 * 2], b[n / 2][n % 2 * 2 + 1]);
     }
     // One chunk of channels.
-    KW_DEVICE void add(const Shared<C>& shared, const int* offset, const Part<C>& part, int chunk) {
-        const auto& region = shared.region[chunk % S::buffers];
+    KW_DEVICE void add(const uint4 (&region)[S::halves][S::units], const int* offset, const Part<C>& part, int chunk) {
         offset += threadIdx.x / 8 % 2;  // of the first or second 8 of every 16 of k
         if constexpr (C::products == 1) add_rounded(region, offset, part.of_chunk(chunk), part);
         else add_pairs(region, offset, part.of_chunk(chunk), part);
@@ -487,20 +498,21 @@ template <class C, class Sums>
 KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C::w_phases], Carrier<C>& carrier,
                             Sums (&sums)[C::w_phases], Shared<C>& shared) {
     using S = Sizes<C>;
-    uint32_t scale = split::scale_bits(carrier.largest(shared));
+    uint32_t scale = split::scale_bits(carrier.largest(shared.largest));
     carrier.deliver(shared.region[0], split::scale_of(scale));
     Sums::delivered();
     __syncthreads();
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++) {
         const bool more = chunk + 1 < S::chunks;
-        if (more) carrier.fetch(x, shared, chunk + 1);
+        if (more) carrier.fetch(x, shared.from, chunk + 1);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++)
-            if (C::w_phases == 1 || parts[p].steps > 0) sums[p].add(shared, shared.offset[p], parts[p], chunk);
+            if (C::w_phases == 1 || parts[p].steps > 0)
+                sums[p].add(shared.region[chunk % S::buffers], shared.offset[p], parts[p], chunk);
         if (!more) break;
         // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
-        const uint32_t wanted = split::scale_bits(carrier.largest(shared));
+        const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest));
         if (wanted < scale) {
 #pragma unroll
             for (int p = 0; p < C::w_phases; p++)
@@ -529,9 +541,10 @@ template <class C> struct Tile {
     }
     // Asks for the first chunk of its inputs.
     template <class Sums> KW_DEVICE void ask(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier) const {
-        fill_tables<C, Sums>(shared, problem.offsets, problem.phases[work.phase], work);
+        fill_from<C, All<C>>(shared.from, problem.phases[work.phase], work);
+        fill_offsets<C, Sums>(&shared.offset[0][0], problem.offsets + work.phase * 2 * Sizes<C>::most_steps, C::w_phases);
         __syncthreads();
-        carrier.fetch(x, shared, 0);
+        carrier.fetch(x, shared.from, 0);
     }
     template <class Sums>
     KW_DEVICE uint32_t sum(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier, Part<C> (&parts)[C::w_phases],

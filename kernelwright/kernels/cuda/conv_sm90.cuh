@@ -116,9 +116,9 @@ template <class C> struct Sums {
                 for (int i = 0; i < wgmma_n / 2; i++) total[j][i] += sum[j][i];
         }
     }
-    KW_DEVICE void add(const Shared<C>& shared, const int* offset, const Part<C>& part, int chunk) {
+    KW_DEVICE void add(const uint4 (&pixels)[S::halves][S::units], const int* offset, const Part<C>& part, int chunk) {
         constexpr int length = C::group * S::halves * 32;  // of a group's weights
-        const int region = ptx90::shared_address(shared.region[chunk % S::buffers]) >> 4;
+        const int region = ptx90::shared_address(pixels) >> 4;
         const uint4* fragments = part.of_chunk(chunk);
         const uint4* last = fragments + (part.steps / C::group - 1) * length;
         Fragment a[C::group * S::halves], b[C::group * S::halves];
