@@ -99,6 +99,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         x_space=in_three(node.x.shape[2:], 1),
         y_space=in_three(node.shape[2:], 1),
         x_pitches=(*core.x.strides[:2], *in_three(core.x.strides[2:], 0)),
+        x_offset=core.x.offset,
         w_pitches=weight_pitches(core, channels, outputs),
         w_offset=core.weight.offset,
         transposed=node.transposed,
