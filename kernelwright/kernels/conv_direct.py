@@ -27,7 +27,7 @@ MOST_SHARED_BYTES = 64 * 1024
 # Registers for rows of inputs that a thread reads ahead of their use; as in conv_direct.cuh.
 WINDOW_REGISTERS = 64
 # Registers that a kernel without shared memory is given at least, and at most where it has to fit without spills.
-LEAST_REGISTERS = 48
+LEAST_REGISTERS = 40
 REGISTERS_OF_MULTIPROCESSOR = 65536  # from sm_70 on
 MOST_REGISTERS = 168
 

@@ -2,9 +2,9 @@
 // move more bytes than they multiply, and for whatever the tensor cores do not take. Plain and transposed, one to three
 // axes of space, any stride, dilation and padding.
 //
-// A thread computes a small rectangle of outputs of one plane: of every row of inputs it reads what all its outputs need
-// into registers, once, and uses it for all of them. All sizes are constants, so that the loops over taps unroll and
-// nothing is asked or computed about a tap while the kernel runs.
+// A thread computes a small rectangle of outputs of one plane: of every row of inputs it reads what all its outputs
+// need into registers, once, and uses it for all of them. All sizes are constants, so that the loops over taps unroll
+// and nothing is asked or computed about a tap while the kernel runs.
 //
 // Straight: a thread reads X itself, many rows ahead of their use; what neighbours read too is in the L1 cache. Nobody
 // waits for anybody. Staged: a block copies what its outputs read of X into shared memory, zeros around the edges
@@ -78,8 +78,8 @@ template <class C> struct Sizes {
     static constexpr int tile_h = C::threads_h * C::rows, tile_w = C::threads_w * C::lanes;
     static constexpr int tile_o = C::threads_o * C::thread_outputs;
     static constexpr int region_d = D::span(C::threads_d), region_h = H::span(tile_h), region_w = W::span(tile_w);
-    // A line is what a thread reads of a row, in slots. Slot 0 is up to 3 columns before the first input that is read: in
-    // slots and in columns of X alike, multiples of `vector_in(places between two lines)` are where vectors begin.
+    // A line is what a thread reads of a row, in slots. Slot 0 lies up to 3 columns before the first that is read,
+    // so that it is a multiple of `line_vector` in columns of X, and of a row in shared memory: vectors begin there.
     static constexpr int skip = (W::lowest % 4 + 4) % 4;
     static constexpr int first_column = W::lowest - skip;  // of place 0
     static constexpr int slots = (skip + W::span(C::lanes) + 3) / 4 * 4;
@@ -367,30 +367,39 @@ template <class C> struct Sums {
 #pragma unroll
             for (int first = 0; first < Rows::rows; first += Rows::size) {
                 Rows window;
-                window.read(x + S::D::at(kd) * C::x_d_pitch, first, h, w, (unsigned)(d + S::D::at(kd)) < (unsigned)C::x_d);
+                const bool inside = (unsigned)(d + S::D::at(kd)) < (unsigned)C::x_d;
+                window.read(x + S::D::at(kd) * C::x_d_pitch, first, h, w, inside);
 #pragma unroll
                 for (int i = 0; i < Rows::size; i++) add(window.lines[i], first + i, kd, weights);
             }
     }
 };
 
-// A row of neighbours, from place (d, h, w) of the result on.
-template <class C, class Epilogue>
-KW_DEVICE void store_row(const typename Epilogue::Args& args, const float (&row)[Sizes<C>::results], int64_t plane,
-                         int d, int h, int w) {
+// What a thread has summed up, of one output channel; plane: image * outputs of all groups + output. (d, h, w) is the
+// first of its places; the others are constants away from it, in addresses too, which takes a column of 64 bits.
+template <class C, class Epilogue, class Planes>
+KW_DEVICE void store_places(const typename Epilogue::Args& args, const Planes& sums, typename Epilogue::Index plane,
+                            int d, int h, int w) {
+    using S = Sizes<C>;
+    using Index = typename Epilogue::Index;
+    const Index first_row = C::flat ? plane : (plane * C::y_d + d) * C::y_h + h;
+    const int64_t first_column = C::flat ? (int64_t(d) * C::y_h + h) * C::y_w + w : w;
 #pragma unroll
-    for (int i = 0; i < Sizes<C>::results; i += C::vector) {
-        if (w + i >= C::y_w) return;
-        float v[C::vector];
+    for (int i = 0; i < S::D::phases; i++)
 #pragma unroll
-        for (int j = 0; j < C::vector; j++) v[j] = row[i + j];
-        // Counted as the epilogue does: a sum that may wrap around could not become part of an address.
-        using Index = typename Epilogue::Index;
-        if constexpr (C::flat)
-            Epilogue::template store<C::vector>(args, v, plane, (Index(d) * C::y_h + h) * C::y_w + w + i);
-        else
-            Epilogue::template store<C::vector>(args, v, (plane * C::y_d + d) * C::y_h + h, w + i);
-    }
+        for (int j = 0; j < C::rows * S::H::phases; j++)
+#pragma unroll
+            for (int k = 0; k < S::results; k += C::vector) {
+                if (d + i >= C::y_d || h + j >= C::y_h || w + k >= C::y_w) continue;
+                float v[C::vector];
+#pragma unroll
+                for (int lane = 0; lane < C::vector; lane++) v[lane] = sums[i][j][k + lane];
+                const int64_t below = (int64_t)i * C::y_h + j;
+                if constexpr (C::flat)
+                    Epilogue::template store<C::vector>(args, v, first_row, first_column + (below * C::y_w + k));
+                else
+                    Epilogue::template store<C::vector>(args, v, first_row + Index(below), first_column + k);
+            }
 }
 
 // --- the kernel
@@ -469,15 +478,11 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::resident)
     }
 #pragma unroll
     for (int o = 0; o < C::thread_outputs; o++) {
+        using Index = typename Epilogue::Index;
         if (own.output + o >= C::outputs) continue;
-        const int64_t plane = ((int64_t)own.image * C::groups + own.group) * C::outputs + own.output + o;
-#pragma unroll
-        for (int pd = 0; pd < S::D::phases; pd++)
-#pragma unroll
-            for (int row = 0; row < C::rows * S::H::phases; row++) {
-                const int d = own.d * S::D::phases + pd, h = own.h * S::H::phases + row, w = own.w * S::W::phases;
-                if (d < C::y_d && h < C::y_h) store_row<C, Epilogue>(args, sums.of[o][pd][row], plane, d, h, w);
-            }
+        const Index plane = (Index(own.image) * C::groups + own.group) * C::outputs + own.output + o;
+        store_places<C, Epilogue>(args, sums.of[o], plane, own.d * S::D::phases, own.h * S::H::phases,
+                                  own.w * S::W::phases);
     }
 }
 
