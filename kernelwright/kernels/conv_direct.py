@@ -311,6 +311,14 @@ def lines_touched(config: Config, beside: int, itemsize: int) -> float:
     return 32 / along * max(1.0, min(along, along * beside * itemsize / L1_BYTES_PER_CLOCK))
 
 
+def scattered(config: Config, shape: ConvShape) -> float:
+    """Of what L2 reads, for each byte that is used: in channels-last order a sector has other channels, too, which are
+    of use where the block has them."""
+    most = min(SECTOR_BYTES / ITEMSIZE[shape.dtype], max(1, shape.x_pitches[4]))
+    neighbours = config.threads_p * config.chunk if shape.x_pitches[1] == 1 else 1
+    return max(1.0, most / neighbours)
+
+
 def copying(config: Config, shape: ConvShape) -> float:
     """Instructions of a block's threads to copy the inputs and weights of all channels."""
     rows, channels = rows_of(config, shape), config.chunk * math.ceil(shape.channels / config.chunk)
@@ -346,7 +354,7 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     touched += stores * lines_touched(config, config.lanes * phases(shape, 2), itemsize)
     l1 = count * config.threads / 32 * (touched + shape.channels * weights) / device.multiprocessors / clocks_per_us
     # L2: sectors. Those of results are written once for each store that has a part of them.
-    row_bytes = span(shape, 2, config.tile[2]) * itemsize + SECTOR_BYTES
+    row_bytes = (span(shape, 2, config.tile[2]) * itemsize + SECTOR_BYTES) * scattered(config, shape)
     read = count * config.threads_p * config.chunk * chunks * rows_of(config, shape) * row_bytes
     parts = max(1.0, min(config.lanes * phases(shape, 2), SECTOR_BYTES / itemsize) / vector(config, shape))
     l2 = (read + shape.results * itemsize * parts) / L2_BYTES_PER_US
