@@ -100,6 +100,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         x_space=in_three(node.x.shape[2:], 1),
         y_space=in_three(node.shape[2:], 1),
         x_pitches=(*core.x.strides[:2], *in_three(core.x.strides[2:], 0)),
+        x_offset=core.x.offset,
         w_pitches=weight_pitches(core, channels, outputs),
         w_offset=core.weight.offset,
         transposed=node.transposed,
@@ -176,6 +177,8 @@ def epilogue_grid(region: Region) -> Grid:
 class ConvEpilogueWriter(EpilogueWriter):
     """As after a product; but results may lie scattered, in channels-last order or inside a concatenation."""
 
+    column = "Index"
+
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         # Unsigned, so that a channel is seen to be that of the row before, whatever the image: it is found once.
         lines = super().coordinate_lines(accesses)
@@ -183,7 +186,8 @@ class ConvEpilogueWriter(EpilogueWriter):
 
     def members(self) -> list[str]:
         # Where 32 bits are enough, coordinates are found with fewer instructions.
-        lines = [line.replace("int64_t row, int64_t column", "Index row, Index column") for line in super().members()]
+        places = f"Index row, {self.column} column"
+        lines = [line.replace("int64_t row, int64_t column", places) for line in super().members()]
         for node, access in self.results:
             if access.inner != 1:
                 name, address = self.result_name(node), self.address(access)
@@ -191,6 +195,12 @@ class ConvEpilogueWriter(EpilogueWriter):
                 spread = f"kw::scatter<N>({address}, {access.inner}, {name});"
                 lines = [line.replace(plain, spread) for line in lines]
         return lines
+
+
+class NeighbourEpilogueWriter(ConvEpilogueWriter):
+    """For threads that store many places of a plane: what is added to a wide column becomes part of an address."""
+
+    column = "int64_t"
 
 
 # --- text
@@ -201,10 +211,11 @@ def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[
     return module.configs(shape_of(kernel), device) if isinstance(kernel.core, Convolution) else ()
 
 
-def epilogue_of(kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
+def epilogue_of(module: Convolver, kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
-        return ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
+        of_template = NeighbourEpilogueWriter if module is conv_direct else ConvEpilogueWriter
+        return of_template(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = writer_of(kernel, scratch)
     return writer, row_formula(kernel.region, writer.phases)
 
@@ -212,7 +223,7 @@ def epilogue_of(kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
     extra = conv_extra(module, kernel, choice)
-    writer, formula = epilogue_of(kernel, extra.scratch)
+    writer, formula = epilogue_of(module, kernel, extra.scratch)
     body, launcher = camel(kernel.name), launcher_name(kernel)
     struct = writer.struct(body, formula) + "\n\n" + module.entry(launcher, choice, shape, body)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]

@@ -47,6 +47,7 @@ class ConvShape:
 
     channels, outputs  of one group
     x_pitches          of image, channel, d, h and w, in elements
+    x_offset           of the first input, from a multiple of 16 bytes on
     w_pitches          of group, output, channel, d, h and w
     flat               every operand of the epilogue walks through a plane with one stride
     vector             the most neighbours along w that every operand of the epilogue can load or store at once
@@ -63,6 +64,7 @@ class ConvShape:
     x_space: Shape
     y_space: Shape
     x_pitches: Shape
+    x_offset: int
     w_pitches: Shape
     w_offset: int
     transposed: bool

@@ -97,14 +97,13 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
             fields = {name: getattr(plain, name) for name in conv_sm90.Config.__dataclass_fields__}
             config = Config(**(fields | {"octets": octets, "blocks": 1, "ahead": True}))
             if held(config, shape) <= MOST_HELD:
-                grouped = conv_sm90.with_group(config, shape)
+                grouped = replace(config, group=conv_sm90.with_group(config, shape).group)
                 found.append(replace(grouped, stages=stages(grouped, shape, device)))
                 break
-    return [config for config in found if isinstance(config, Config)]
+    return found
 
 
-def stages(config: conv_mma.Config, shape: ConvShape, device: Device) -> int:
-    assert isinstance(config, Config)
+def stages(config: Config, shape: ConvShape, device: Device) -> int:
     room = device.smem_per_block_bytes - table_bytes(replace(config, stages=MOST_STAGES), shape)
     return max(2, min(MOST_STAGES, room // stage_bytes(config, shape)))
 

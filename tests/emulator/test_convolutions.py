@@ -152,6 +152,55 @@ def test_any_tile_computes_what_pytorch_computes(name: str, template: ModuleType
     agrees(model(tmp_path, *CASES[name]), pick=any_of(template, seed))
 
 
+# Depthwise, in widths of which 4, 2 or 1 can be loaded and stored at once; edges on no side, on both, and at a stride.
+WIDTHS = {
+    "fours": ("Conv2d(3, 3, (3, 1), groups=3)", (2, 3, 19, 40), 4, 4),
+    "twos": ("Conv2d(3, 3, 3, groups=3)", (2, 3, 19, 36), 4, 2),
+    "ones": ("Conv2d(3, 3, 3, groups=3)", (2, 3, 18, 37), 1, 1),
+    "fours, edges": ("Conv2d(3, 3, (5, 3), padding=(2, 1), groups=3)", (1, 3, 18, 36), 4, 4),
+    "fours, strided": ("Conv2d(2, 2, 3, padding=1, stride=2, groups=2)", (2, 2, 19, 40), 4, 4),
+    "twos, dilated": ("Conv2d(2, 2, 3, padding=(3, 6), dilation=(3, 6), groups=2)", (1, 2, 17, 38), 2, 2),
+    "ones, transposed": ("ConvTranspose2d(2, 2, 3, stride=2, groups=2, padding=1)", (1, 2, 10, 20), 4, 1),
+}
+
+
+def four_by_four(staged: bool, loaded: int, stored: int) -> Callable[[Kernel, Sequence[Choice]], Choice]:
+    """Threads of 4 x 4 outputs, which load and store so many neighbours at once."""
+
+    def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
+        shape = shape_of(kernel)
+        fitting = (c for c in conv_direct.candidates(shape) if conv_direct.why_not(c, shape, H200) is None)
+        config = next(c for c in fitting if (c.staged, c.lanes, c.rows, c.threads_w) == (staged, 4, 4, 4))
+        assert (conv_direct.x_vector(shape), conv_direct.vector(config, shape)) == (loaded, stored)
+        return config
+
+    return pick
+
+
+@pytest.mark.parametrize("name", WIDTHS)
+def test_rows_are_read_and_stored_in_the_widest_vectors_that_fit(name: str, tmp_path: Path) -> None:
+    conv, x, loaded, stored = WIDTHS[name]
+    agrees(model(tmp_path, conv, x, "return self.conv(x)"), pick=four_by_four(False, loaded, stored))
+
+
+@pytest.mark.parametrize("name", ["twos", "fours, edges", "ones, transposed"])
+def test_rows_are_copied_in_the_widest_vectors_that_fit(name: str, tmp_path: Path) -> None:
+    conv, x, loaded, stored = WIDTHS[name]
+    agrees(model(tmp_path, conv, x, "return self.conv(x)"), pick=four_by_four(True, loaded, stored))
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["straight", "staged"])
+def test_an_input_that_begins_between_vectors_is_read_in_smaller_ones(staged: bool, tmp_path: Path) -> None:
+    """Columns 2 to 33 of rows of 36: every row begins 8 bytes after a multiple of 16."""
+    path = model(tmp_path, "Conv2d(3, 3, 3, groups=3)", (1, 3, 9, 36), "return self.conv(x[..., 2:34])")
+    agrees(path, pick=four_by_four(staged, 2, 2))
+
+
+def test_operands_of_the_epilogue_are_vectors_too(tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(3, 3, 3, padding=1, groups=3)", (2, 3, 6, 20), "return F.gelu(self.conv(x)) + x")
+    agrees(path, pick=four_by_four(False, 4, 4))
+
+
 EPILOGUES = {
     "nothing": "return self.conv(x)",
     "residual": "return F.gelu(self.conv(x)) + x",

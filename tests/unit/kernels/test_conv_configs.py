@@ -53,6 +53,20 @@ def test_dense_convolutions_go_to_the_tensor_cores_and_depthwise_ones_do_not() -
         assert (fastest == "direct") == ("depthwise" in name), name
 
 
+@pytest.mark.parametrize(("width", "stored"), [(514, 4), (512, 2), (513, 1)])
+def test_threads_of_a_depthwise_convolution_are_as_wide_as_a_store(width: int, stored: int) -> None:
+    """Wider ones would write every sector of the result in parts."""
+    conv = conv_of(module_of("Conv2d(64, 64, 3, groups=64)"), (16, 64, 512, width))
+    shape = shape_of(kernel_of(conv, "conv_kernel", "ieee", with_epilogue=False))
+    best, *_ = conv_direct.configs(shape, H200)
+    assert (best.staged, best.lanes, conv_direct.vector(best, shape)) == (False, stored, stored)
+
+
+def test_inputs_that_many_outputs_read_go_through_shared_memory() -> None:
+    best, *_ = conv_direct.configs(timed_shape("64->128 3x3", "ieee"), H200)
+    assert best.staged
+
+
 def test_wgmma_is_for_hopper_alone() -> None:
     shape = timed_shape("64->128 3x3", "tf32")
     (config, *_) = conv_sm90.configs(shape, H200)
