@@ -28,6 +28,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
+import click
+
 from kernelwright.suite import keeper
 from kernelwright.suite.cores import move_to
 from kernelwright.suite.devices import started
@@ -130,7 +132,10 @@ def serve(requests: socket.socket, live: Callable[[str], object], threads: int =
 
     `threads` are as many as may be there, of which it is known that a fork does them no harm.
     """
-    if thread_count() > threads or has_opened_gpu():
+    opened = has_opened_gpu()
+    if opened or thread_count() > threads:
+        what = "opens the GPU" if opened else "starts a thread"
+        click.echo(f"an import {what}: each problem imports torch by itself, which takes seconds more", err=True)
         requests.send(UNFIT)
         os._exit(0)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers are not waited for
