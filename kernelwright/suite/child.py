@@ -167,13 +167,17 @@ def resources_of(result: Result, job: Job) -> Sequence[KernelResources]:
     """What the compiler says of the kernels of a GPU: registers, spills.
 
     By nvcc, as the emitted file is built, and without the host's half of it. What the judge had built is not asked: it
-    lies in a folder that a candidate wrote.
+    lies in a folder that a candidate wrote. For a GPU that is not here all of it was built, and is found again.
     """
+    from kernelwright.build import build_cuda_library, library_resources
     from kernelwright.build.cubin import compile_with_nvcc
 
+    text, arch = result.program.text, result.device.arch
     if result.device.kind != "cuda":
         return ()
-    return compile_with_nvcc(result.program.text, result.device.arch, settings_of(job)).kernels
+    if not result.device.present:
+        return library_resources(build_cuda_library(text, arch, settings_of(job)))
+    return compile_with_nvcc(text, arch, settings_of(job)).kernels
 
 
 def settings_of(job: Job) -> Settings:
