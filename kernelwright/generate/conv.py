@@ -264,8 +264,8 @@ def row_of(module: Convolver) -> Template:
 
 
 def rows_configs(kernel: Kernel, device: Device) -> Sequence[conv_rows.Config]:
-    if not isinstance(kernel.core, Convolution) or device.kind != "cpu":
-        return ()
+    if not isinstance(kernel.core, Convolution) or device.kind != "cpu" or kernel.region.axes:
+        return ()  # nor does it reduce its own result
     return conv_rows.configs(shape_of(kernel), device)
 
 

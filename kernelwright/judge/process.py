@@ -114,9 +114,14 @@ class Reply:
 
 
 class Zygote:
-    """A process with torch imported, from which workers are forked; one lives for as long as its judge."""
+    """A process with torch imported, from which workers are forked; one lives for as long as its judge.
 
-    def __init__(self) -> None:
+    It takes seconds to get ready, beside whatever the judge does meanwhile: the first worker waits for it. `expected`
+    is the isolation that was found to be the strongest on this machine before; "" for not known.
+    """
+
+    def __init__(self, expected: str = "") -> None:
+        self.expected = expected
         self.busy = machine_is_busy()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("zygote.py")
@@ -134,10 +139,7 @@ class Zygote:
         theirs.close()
         self.socket = ours
         self.socket.settimeout(START_LIMIT_S)
-        if self.socket.recv(16) != b"ready":
-            _, complaint = self.process.communicate(timeout=10)
-            lines = complaint.decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise InternalError(f"the worker process could not be started: {lines[-1]}.", where="judge")
+        self._ready = False
 
     def __enter__(self) -> "Zygote":
         return self
@@ -159,7 +161,18 @@ class Zygote:
         """A worker that waits for its first command; `pool_fd` is the memory that holds its arguments."""
         return Worker(self, cell, pool_fd)
 
+    def wait_until_ready(self) -> None:
+        """At once after the first time."""
+        if self._ready:
+            return
+        if self.socket.recv(16) != b"ready":
+            _, complaint = self.process.communicate(timeout=10)
+            lines = complaint.decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise InternalError(f"the worker process could not be started: {lines[-1]}.", where="judge")
+        self._ready = True
+
     def fork(self, request: dict[str, Any], files: list[int]) -> int:
+        self.wait_until_ready()
         socket.send_fds(self.socket, [json.dumps(request).encode()], files)
         answer = self.socket.recv(16)
         if len(answer) != 4:
@@ -167,9 +180,14 @@ class Zygote:
         return int(struct.unpack("<I", answer)[0])
 
     def strongest_level(self, gpu: bool, works: Callable[[str], bool]) -> str:
-        """The strongest isolation in which a worker starts and `works` on this machine; tried once."""
+        """The strongest isolation in which a worker starts and `works` on this machine; tried once.
+
+        What was found before need only start: that it works takes a GPU some seconds to show.
+        """
         if gpu not in _levels:
-            found = next((level for level in cell.LEVELS if self.starts(level, gpu) and works(level)), "")
+            known = self.expected in cell.LEVELS and self.starts(self.expected, gpu)
+            tried = (level for level in cell.LEVELS if self.starts(level, gpu) and works(level))
+            found = self.expected if known else next(tried, "")
             if not found:
                 raise EnvironmentProblem(
                     "no worker process starts, not even without isolation.",
@@ -198,15 +216,16 @@ _shared: list[Zygote] = []
 
 
 @contextlib.contextmanager
-def shared_workers() -> Iterator[None]:
+def shared_workers(expected: str = "") -> Iterator[Zygote]:
     """While this is open, judgements of this process take their workers from one zygote: torch is imported once.
 
-    No code of a candidate runs in the zygote, so that nothing passes from one judgement to the next.
+    No code of a candidate runs in the zygote, so that nothing passes from one judgement to the next. `expected`: the
+    isolation that a judgement on this machine said it had.
     """
-    with Zygote() as zygote:
+    with Zygote(expected) as zygote:
         _shared.append(zygote)
         try:
-            yield
+            yield zygote
         finally:
             _shared.remove(zygote)
 

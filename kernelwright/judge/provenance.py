@@ -5,17 +5,19 @@ written by something else: a kernel of the candidate. That origin is followed th
 kernel whose result goes nowhere therefore does not count. Loaded in the worker; imports only torch.
 """
 
+import sys
 from collections.abc import Sequence
 from enum import IntFlag
 from typing import Any
 
 import torch
+from torch._compile import _disable_dynamo
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from kernelwright.judge.modes import CONTRACTIONS
 
-__all__ = ["Origin", "Provenance"]
+__all__ = ["Origin", "Provenance", "following"]
 
 SAMPLED_BYTES = 8 << 20
 FRESH = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided")
@@ -31,6 +33,11 @@ class Origin(IntFlag):
 
 class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Follows origins through one forward call."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """torch would hide the mode from torch.compile, and import all of that, for seconds, to do so: `following`."""
+        return False
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -69,6 +76,13 @@ class Provenance(TorchDispatchMode):  # type: ignore[no-untyped-call]
             found |= Origin.OWN_KERNEL
             self._origins[key] = found
         return found
+
+
+def following() -> Provenance:
+    """A mode for one call; hidden from torch.compile only where the candidate brought it along."""
+    if "torch._dynamo" in sys.modules and not hasattr(Provenance.__torch_dispatch__, "__wrapped__"):
+        Provenance.__torch_dispatch__ = _disable_dynamo(Provenance.__torch_dispatch__)  # type: ignore[method-assign]
+    return Provenance()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

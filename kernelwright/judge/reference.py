@@ -130,7 +130,11 @@ def seeded(seed: int) -> Iterator[None]:
     python_state = random.getstate()
     gpus = [torch.cuda.current_device()] if torch.cuda.is_available() else []
     with torch.random.fork_rng(devices=gpus, device_type="cuda"):
-        torch.manual_seed(seed)
+        # As torch.manual_seed, which also takes down a traceback for each kind of device that is not in use: of
+        # hundreds of inputs to a round, each would take a millisecond.
+        torch.default_generator.manual_seed(seed)
+        if gpus:
+            torch.cuda.manual_seed_all(seed)
         random.seed(seed)
         try:
             yield

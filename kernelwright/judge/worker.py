@@ -22,7 +22,7 @@ import torch
 from kernelwright.judge import wire
 from kernelwright.judge.codec import dtype_named, flatten_output, unflatten
 from kernelwright.judge.heap import make_room
-from kernelwright.judge.provenance import Origin, Provenance
+from kernelwright.judge.provenance import Origin, following
 from kernelwright.judge.shortage import speaks_of_gpu_memory, speaks_of_host_memory
 from kernelwright.judge.wire import Fact, Op, Status
 
@@ -293,7 +293,7 @@ class Bench:
 
     def trace(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         """Whether code of the candidate's own had a part in the output; what cannot be traced stays unknown."""
-        mode = Provenance()
+        mode = following()
         with torch.no_grad(), mode:
             output = self.model(*self.slots[0])
         self.synchronize()

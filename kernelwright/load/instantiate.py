@@ -98,6 +98,8 @@ _siblings: dict[str, Path] = {}
 
 def _forget_siblings_elsewhere(folder: Path) -> None:
     strangers = {name for name, home in _siblings.items() if home != folder}
+    if not strangers:
+        return
     for name in [name for name in sys.modules if name.partition(".")[0] in strangers]:
         del sys.modules[name]
     for name in strangers:

@@ -73,7 +73,7 @@ def judged(judgement: Judgement | None, environment: Mapping[str, Any]) -> dict[
         "degenerate": bool(record.get("known_bad", {}).get("constant")),
         "skipped": {str(step): str(why) for step, why in record.get("skipped", {}).items()},
         "shortage": judgement.shortage,
-        "environment": {**judgement.environment, **environment},
+        "environment": {**judgement.environment, "isolation": judgement.isolation, **environment},
     }
 
 

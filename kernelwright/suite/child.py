@@ -1,7 +1,7 @@
 """A `Job` comes in on the command line; its row goes out, as result.json in the job's folder.
 
-Started by the suite below a keeper, one process a problem. Everything is written before result.json, which is renamed
-into place last: where it is, the problem is done.
+Started or forked by the suite below a keeper, one process a problem. Everything is written before result.json, which
+is renamed into place last: where it is, the problem is done.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,9 @@ from kernelwright.suite.turns import Hold, Turns
 
 if TYPE_CHECKING:
     from kernelwright.build import KernelResources
+    from kernelwright.ir.nodes import Graph
     from kernelwright.judge import Policy
+    from kernelwright.judge.process import Zygote
     from kernelwright.result import Result
     from kernelwright.suite.memory import Promises
 
@@ -54,8 +57,13 @@ VERDICTS: tuple[tuple[type[KernelwrightError], str], ...] = (
 
 
 def main() -> None:
+    run(sys.argv[1])
+
+
+def run(text: str) -> None:
+    """Do what the `Job` in this text asks for, and end the process."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
-    job = read_job(sys.argv[1])
+    job = read_job(text)
     began = time.perf_counter()
     move_to(job.cores.others)
     turns = Turns(
@@ -76,8 +84,9 @@ def outcome(job: Job, turns: Turns) -> Row:
     turns.enter("load")
     (Path(job.folder) / "original.py").write_bytes(Path(job.path).read_bytes())
     try:
-        prepare(job, turns)
-        return optimized(job, turns)
+        with workers_of(job) as workers:  # started first: beside all that is done before judging
+            prepare(job, turns)
+            return optimized(job, turns, workers)
     except KernelwrightError as error:
         LOG.info("%s: %s\n%s", type(error).__name__, error, getattr(error, "log", ""))
         verdict = next((word for kind, word in VERDICTS if isinstance(error, kind)), "BUG")
@@ -99,23 +108,42 @@ def prepare(job: Job, turns: Turns) -> None:
         LOG.info("%d sources compiled ahead", count)
 
 
-def optimized(job: Job, turns: Turns) -> Row:
+@contextmanager
+def workers_of(job: Job) -> Iterator[Zygote]:
+    """Where the judge takes its workers from; at the isolation that earlier problems found, if they did."""
     from kernelwright.judge import shared_workers
+    from kernelwright.judge.cell import LEVELS
+
+    with shared_workers(next((level for level in LEVELS if level in job.isolations), "")) as workers:
+        yield workers
+
+
+def optimized(job: Job, turns: Turns, workers: Zygote) -> Row:
     from kernelwright.pipeline import optimize
     from kernelwright.report.facts import row_of
 
     promises = promises_of(job)
     phases: list[tuple[str, float]] = []
-    with shared_workers():  # started now: the judge would do it while it holds the device
-        result = optimize(
-            Path(job.path),
-            device=job.device,
-            budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
-            policy=policy_of(job),
-            settings=settings_of(job),
-            progress=lambda phase, share: announce(phase, share, turns, promises, phases),
-            reserve=promises.reserve if promises is not None else None,
-        )
+
+    def progress(phase: str, share: float) -> None:
+        if phase == "judge":
+            workers.wait_until_ready()  # while nobody waits for us: from here on we hold the device
+        announce(phase, share, turns, promises, phases)
+
+    def reserve(phase: str, graph: Graph) -> int:
+        assert promises is not None
+        workers.wait_until_ready()  # as above, of memory
+        return promises.reserve(phase, graph)
+
+    result = optimize(
+        Path(job.path),
+        device=job.device,
+        budget_s=job.terms.budget_s if EFFORTS[job.terms.effort].tuning else 0.0,
+        policy=policy_of(job),
+        settings=settings_of(job),
+        progress=progress,
+        reserve=reserve if promises is not None else None,
+    )
     turns.take(Hold.NOT)
     if promises is not None:
         release_cached_memory()
@@ -136,12 +164,20 @@ def durations(phases: Sequence[tuple[str, float]]) -> dict[str, float]:
 
 
 def resources_of(result: Result, job: Job) -> Sequence[KernelResources]:
-    """What the compiler says of the kernels of a GPU: registers, spills."""
-    from kernelwright.build import build_cuda_library, library_resources
+    """What the compiler says of the kernels of a GPU: registers, spills.
 
+    By nvcc, as the emitted file is built, and without the host's half of it. What the judge had built is not asked: it
+    lies in a folder that a candidate wrote. For a GPU that is not here all of it was built, and is found again.
+    """
+    from kernelwright.build import build_cuda_library, library_resources
+    from kernelwright.build.cubin import compile_with_nvcc
+
+    text, arch = result.program.text, result.device.arch
     if result.device.kind != "cuda":
         return ()
-    return library_resources(build_cuda_library(result.program.text, result.device.arch, settings_of(job)))
+    if not result.device.present:
+        return library_resources(build_cuda_library(text, arch, settings_of(job)))
+    return compile_with_nvcc(text, arch, settings_of(job)).kernels
 
 
 def settings_of(job: Job) -> Settings:

@@ -20,6 +20,7 @@ class Job:
     compilers  that it may run at a time, beside those of its neighbours
     cores    where its processes run
     commit   of the tree that runs, for the row
+    isolations  of workers, as earlier problems of this run found them: the strongest need not be looked for again
     """
 
     problem: str
@@ -34,6 +35,7 @@ class Job:
     cores: Cores
     commit: str
     command: str
+    isolations: tuple[str, ...] = ()
 
 
 def job_json(job: Job) -> str:
@@ -44,4 +46,5 @@ def read_job(text: str) -> Job:
     fields = json.loads(text)
     terms = fields["terms"]
     cores = Cores(*(tuple(fields["cores"][name]) for name in ("quiet", "others")))
-    return Job(**fields | {"terms": Terms(**terms | {"baselines": tuple(terms["baselines"])}), "cores": cores})
+    plain = {"cores": cores, "isolations": tuple(fields["isolations"])}
+    return Job(**fields | plain | {"terms": Terms(**terms | {"baselines": tuple(terms["baselines"])})})

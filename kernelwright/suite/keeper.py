@@ -5,6 +5,7 @@
 Orphans fall back to this process (PR_SET_CHILD_SUBREAPER), so that everything the command starts, in whichever session,
 is a descendant. `leash` is the reading end of a pipe whose other end the suite holds: at its end the suite is gone, and
 so is all this. Exit status: the command's own, or one of those below. Standard library only: it starts in 20 ms.
+A process that is a keeper by having been forked (`nursery.py`) brings its own way to start the command.
 """
 
 import contextlib
@@ -16,8 +17,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 OUT_OF_TIME, OUT_OF_MEMORY, LET_GO = 201, 202, 203
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
@@ -26,27 +28,45 @@ WEIGH_EVERY_S = 2.0  # walking through /proc costs milliseconds that somebody ma
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
+libc = ctypes.CDLL(None)
+
+
+class Running(Protocol):
+    """A command under way."""
+
+    def poll(self) -> int | None:
+        """Its exit status, less than 0 for a signal; None while it runs."""
+
+
 def main() -> int:
-    job: dict[str, Any] = json.loads(sys.argv[1])
-    libc = ctypes.CDLL(None)
+    return kept(json.loads(sys.argv[1]), started)
+
+
+def kept(job: dict[str, Any], start: Callable[[dict[str, Any], IO[bytes]], Running]) -> int:
+    """The exit status of what `start` begins, whose output goes to the log; afterwards nothing of it is left."""
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     for name in (signal.SIGINT, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)  # Ctrl-C is for the suite, which then lets go of us
     with Path(job["log"]).open("ab") as log:
-        process = subprocess.Popen(
-            job["command"],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0),  # should this process be killed
-        )
+        process = start(job, log)
     try:
         return watched(process, job)
     finally:
         end_tree()
 
 
-def watched(process: subprocess.Popen[bytes], job: dict[str, Any]) -> int:
+def started(job: dict[str, Any], log: IO[bytes]) -> Running:
+    return subprocess.Popen(
+        job["command"], stdin=subprocess.DEVNULL, stdout=log, stderr=log, preexec_fn=go_with_the_keeper
+    )
+
+
+def go_with_the_keeper() -> None:
+    """In the command's process: end with this one, should it be killed."""
+    libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def watched(process: Running, job: dict[str, Any]) -> int:
     """Its exit status once it ends; earlier if it takes too long, or too much, or nobody waits for it."""
     end = time.monotonic() + job["limit_s"]
     weighed = time.monotonic()

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from kernelwright.report.row import Row, Terms, identity_of
 from kernelwright.suite import keeper
@@ -26,6 +27,7 @@ from kernelwright.suite.cores import divided
 from kernelwright.suite.devices import Places, started
 from kernelwright.suite.folder import RunFolder
 from kernelwright.suite.job import Job, job_json
+from kernelwright.suite.nursery import Nursery
 from kernelwright.suite.problems import SuiteProblem
 
 __all__ = ["Limits", "Order", "Outcome", "run_suite"]
@@ -37,6 +39,7 @@ ENDINGS = {
 }
 STARVED_SHARE = 0.2  # of the machine's memory: with less left no further problem is started beside others
 GRACE_S = 20.0
+CHILD = tuple(started("child"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ class Order:
     limits: Limits
     commit: str
     command: str
-    program: tuple[str, ...] = tuple(started("child"))
+    program: tuple[str, ...] = CHILD
 
 
 @dataclass(slots=True)
@@ -119,6 +122,8 @@ class Crew:
         self.end = None if order.limits.total_s is None else time.monotonic() + order.limits.total_s
         self._writing = threading.Lock()
         self._leashes: set[int] = set()
+        self._isolations: set[str] = set()
+        self._nursery: Nursery | None = None
         places = order.places
         here = sorted(os.sched_getaffinity(0))
         self._cores = divided(here, places.kind, places.devices, order.limits.jobs)
@@ -132,6 +137,8 @@ class Crew:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        if self._nursery is not None:
+            self._nursery.close()
 
     def stop(self) -> None:
         """Let go of everything that runs; keepers see it and take their trees down."""
@@ -144,6 +151,8 @@ class Crew:
 
     def run(self, problems: Sequence[SuiteProblem], outcome: Outcome) -> None:
         again: list[SuiteProblem] = []
+        if problems and self.order.program == CHILD:
+            self._nursery = Nursery(next(iter(self._cores.values())).others)
         with ThreadPoolExecutor(self.order.limits.jobs, thread_name_prefix="problem") as pool:
             try:
                 self.together(problems, pool, outcome, again)
@@ -181,6 +190,8 @@ class Crew:
         self, problem: SuiteProblem, row: Row | None, outcome: Outcome, again: list[SuiteProblem] | None
     ) -> None:
         """Write the row; without one the problem was stopped for want of time, and is left for the next run."""
+        if row is not None and (level := row.environment.get("isolation")):
+            self._isolations.add(level)
         if row is None:
             outcome.left.append(problem.name)
         elif again is not None and row.shortage and self.order.limits.jobs > 1:
@@ -231,6 +242,7 @@ class Crew:
             cores=self._cores[device],
             commit=self.order.commit,
             command=self.order.command,
+            isolations=tuple(sorted(self._isolations)),
         )
 
     def kept(self, job: Job, folder: Path) -> int:
@@ -246,19 +258,24 @@ class Crew:
             "leash": reading,
         }
         try:
-            process = subprocess.Popen(
-                [sys.executable, str(Path(keeper.__file__)), json.dumps(order)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[reading],
-                start_new_session=True,
-            )
-            os.close(reading)
-            return process.wait()
+            code = None if self._nursery is None else self._nursery.run(order)
+            return self.started_anew(order) if code is None else code
         finally:
+            os.close(reading)
             with self._writing:
                 if leash in self._leashes:
                     self._leashes.remove(leash)
                     os.close(leash)
+
+    def started_anew(self, order: dict[str, Any]) -> int:
+        """The same with a keeper and a problem's process that have nothing yet."""
+        process = subprocess.Popen(
+            [sys.executable, str(Path(keeper.__file__)), json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=[order["leash"]],
+            start_new_session=True,
+        )
+        return process.wait()
 
     def ended(self, problem: SuiteProblem, code: int, folder: Path, wall_s: float) -> Row:
         """The row of a problem that could not write its own."""

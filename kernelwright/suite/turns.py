@@ -39,6 +39,7 @@ GPU_PHASES: Mapping[str, Hold] = {
     "examine": Hold.WITH_OTHERS,
     "start": Hold.NOT,  # processes, for seconds, and one call of each
     "time": Hold.ALONE,
+    "conclude": Hold.NOT,  # processes end, intervals are estimated
 }
 MEASURED = ("route", "tune")  # where nothing is measured, these are arithmetic
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 from kernelwright.device import Device
 from kernelwright.generate.gemm import ROUNDED
 from kernelwright.generate.generate import priced_choices
-from kernelwright.ir.nodes import Contract, Conv, Graph, Node, Reduce
+from kernelwright.ir.nodes import Const, Contract, Conv, Graph, Iota, Node, Reduce
 from kernelwright.kernels.gemm_shape import ITEMSIZE
 from kernelwright.plan import Convolution, Kernel, Plan, Product, Routes, plan, prepared
 from kernelwright.plan.convolutions import why_not_ours
+from kernelwright.plan.layouts import base_of
 from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
@@ -102,7 +103,9 @@ def may_be_ours(node: Node, device: Device) -> bool:
         convolved = device.kind == "cuda" or node.dtype.name in MULTIPLIED[device.kind]
         return convolved and why_not_ours(node) is None
     product = node if isinstance(node, Contract) else parts_of(node)
-    return product is not None and product.a.dtype.name in MULTIPLIED[device.kind] and form_of(product) is not None
+    if product is None or any(isinstance(base_of(x), (Const, Iota)) for x in (product.a, product.b)):
+        return False  # nor is there a place in memory where zeros, or an index, could be read
+    return product.a.dtype.name in MULTIPLIED[device.kind] and form_of(product) is not None
 
 
 def promising(kernel: Kernel, device: Device) -> bool:

@@ -30,7 +30,11 @@ def main() -> None:
         raise MemoryError("no room")
     time.sleep(0.15)
     row = Row(job.problem, job.path, job.sha256, job.terms, "JUDGE_ERROR" if crowded else "CORRECT", wall_s=0.1)
-    row = replace(row, shortage=crowded, environment={"device": job.device})
+    row = replace(
+        row,
+        shortage=crowded,
+        environment={"device": job.device, "isolation": "namespaces", "told": list(job.isolations)},
+    )
     write_whole(Path(job.folder) / "result.json", row_line(row))
     with (Path(job.folder).parents[2] / "worked.txt").open("a") as file:
         file.write(f"{job.problem}\n")

@@ -80,6 +80,11 @@ def test_one_that_lacked_memory_beside_others_is_run_again_by_itself(tmp_path: P
     assert len(read_rows(tmp_path / "run")) == 3
 
 
+def test_the_isolation_that_one_problem_found_is_told_to_the_next(problems: Path, tmp_path: Path) -> None:
+    outcome = fake_suite.run(problems, tmp_path / "run", jobs=1)
+    assert [row.environment["told"] for row in outcome.rows] == [[], *[["namespaces"]] * 5]
+
+
 def test_a_result_whose_row_was_never_written_is_adopted_not_repeated(problems: Path, tmp_path: Path) -> None:
     fake_suite.run(problems, tmp_path / "run")
     folder = RunFolder(tmp_path / "run")

@@ -25,6 +25,8 @@ from tests.suite.background import in_background
         ("start", "cuda", Hold.NOT),
         ("time", "cuda", Hold.ALONE),
         ("time", "cpu", Hold.ALONE),
+        ("conclude", "cuda", Hold.NOT),
+        ("conclude", "cpu", Hold.WITH_OTHERS),
     ],
 )
 def test_a_phase_has_the_device_as_the_table_says(phase: str, kind: str, hold: Hold | None) -> None:

@@ -8,6 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
 
+import pytest
+
 from kernelwright.build.cpu import build_cpu_library, load_cpu_library
 from kernelwright.device import resolve
 from kernelwright.generate import Launch, Program, default_choices, generate
@@ -15,7 +17,7 @@ from kernelwright.ir.dtypes import bfloat16, float16, float32
 from kernelwright.ir.nodes import Broadcast, Const, Map, Node, Slice
 from kernelwright.kernels.pointwise import Config, CpuConfig
 from kernelwright.kernels.template import inline_with_templates
-from kernelwright.pipeline import planned_program
+from kernelwright.pipeline import explained, planned_program
 from kernelwright.plan import Plan
 from kernelwright.settings import read_settings
 from tests.unit.plan.test_plan import cumsum, half, leaf, planned
@@ -180,3 +182,18 @@ def test_a_kernels_launcher_is_found_beside_a_tensor_of_its_name(tmp_path: Path)
     entry = next(line for line in text.splitlines() if line.startswith('extern "C" int run0('))
     assert "const float* conv," in entry
     assert re.search(r"error = ::conv\(", text)
+
+
+SUITE = Path(__file__).resolve().parents[3] / "benchmarks" / "suite"
+
+
+@pytest.mark.parametrize("device", ["cpu", "h200"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "conv_relu_pool",  # on a CPU no convolution of ours reduces its own result
+        "rnn_by_hand",  # the first product multiplies zeros, which lie nowhere
+    ],
+)
+def test_what_a_template_cannot_do_is_left_to_others(name: str, device: str) -> None:
+    assert "KERNELS" in explained(SUITE / f"{name}.py", device, "emit")["emit"]

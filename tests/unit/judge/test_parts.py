@@ -1,6 +1,9 @@
 """Smaller parts: guard bands, seeds, provenance, distributions, rows, and precision by its error."""
 
 import ctypes
+import random
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +12,14 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from kernelwright.judge.large import fingerprint, row_slices, rows_of, sliced
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
-from kernelwright.judge.provenance import Origin, Provenance
+from kernelwright.judge.provenance import Origin, following
 from kernelwright.judge.randomness import Chances, differences
-from kernelwright.judge.reference import open_reference
+from kernelwright.judge.reference import open_reference, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import kernel_names
 from kernelwright.load import Problem
@@ -72,11 +76,24 @@ def test_seeds_are_repeatable_and_do_not_repeat():
     assert Seeds.from_entropy().root != Seeds.from_entropy().root
 
 
+def test_seeded_numbers_are_those_of_torch_and_leave_the_callers_own_alone():
+    torch.manual_seed(1)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(77)
+        expected = torch.rand(5)
+    before = torch.get_rng_state(), random.getstate()
+    with seeded(77):
+        assert torch.equal(torch.rand(5), expected)
+        assert random.random() == random.Random(77).random()
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert random.getstate() == before[1]
+
+
 # --- provenance
 
 
 def origin_of(compute) -> Origin:
-    mode = Provenance()
+    mode = following()
     with torch.no_grad(), mode:
         result = compute(torch.rand(8, 8))
     return mode.origin(result)
@@ -100,6 +117,24 @@ def test_memory_written_by_no_operator_is_a_kernels():
 
 def test_a_kernel_whose_result_is_dropped_does_not_count():
     assert origin_of(lambda x: (stamped(torch.empty_like(x)), torch.relu(x))[1]) == Origin.PLAIN
+
+
+@pytest.mark.skipif(not hasattr(TorchDispatchMode, "_should_skip_dynamo"), reason="this torch hides every mode")
+def test_following_a_call_does_not_import_all_of_torch_compile():
+    """Seconds, in a worker that only wants to know where a tensor comes from."""
+    program = (
+        "import sys, torch\nfrom kernelwright.judge.provenance import following\n"
+        "with torch.no_grad(), following() as mode:\n    y = torch.ones(3) + 1\n"
+        "assert not mode.origin(y)\nassert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_a_call_that_is_compiled_is_followed_all_the_same():
+    import torch._dynamo
+
+    compiled = torch.compile(lambda x: x @ x, backend="eager")
+    assert origin_of(compiled) == Origin.VENDOR_LIBRARY
 
 
 # --- distributions

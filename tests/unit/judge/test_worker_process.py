@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from kernelwright.errors import InternalError
+from kernelwright.judge import process
 from kernelwright.judge.cell import LEVELS
 from kernelwright.judge.process import Cell, Ended, Limits, Reply, Worker, Zygote
 from kernelwright.judge.wire import Op, Status
@@ -67,6 +69,28 @@ def load(worker: Worker, limit_s: float = 30.0, idle_limit_s: float = math.inf) 
     }
     worker.send(Op.LOAD, brief=brief)
     return worker.wait(limit_s, idle_limit_s=idle_limit_s)
+
+
+def test_a_level_that_is_known_to_work_need_only_start(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "_levels", {})
+    monkeypatch.setattr(zygote, "expected", "limits")
+    assert zygote.strongest_level(False, lambda level: pytest.fail("it was tried again")) == "limits"
+
+
+@pytest.mark.parametrize("told", ["", "walls of our own", "landlock"])
+def test_a_level_that_is_not_known_or_does_not_start_is_looked_for(
+    zygote: Zygote, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    monkeypatch.setattr(process, "_levels", {})
+    monkeypatch.setattr(zygote, "expected", told)
+    monkeypatch.setattr(zygote, "starts", lambda level, gpu: level != "landlock")
+    assert zygote.strongest_level(False, lambda level: True) == "namespaces"
+
+
+def test_a_zygote_that_does_not_start_is_missed_when_a_worker_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process.sys, "executable", "/bin/false")
+    with Zygote() as broken, pytest.raises(InternalError, match="could not be started"):
+        broken.starts("limits", gpu=False)
 
 
 def require(zygote: Zygote, level: str) -> None:
