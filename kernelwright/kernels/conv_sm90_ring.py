@@ -21,10 +21,12 @@ TILES = {
     3: ((128, 128, 8, 8), (64, 256, 8, 4), (64, 128, 8, 4)),
 }
 CARRIERS = 128  # threads
-# Of two chunks on their way, registers of a thread that carries: 112 in all.
-MOST_HELD = 80
-# Of a thread that multiplies, 200 in all: its sums, those of a group with three products, weights now and next.
-MOST_SUMS = 160
+# Of two chunks on their way, registers of a thread that carries, of 112 in all: one octet of rounded values, several
+# octets, whose places are found one by one, and pairs, which take more to make (seen by compiling).
+MOST_HELD_OF_ONE, MOST_HELD = 80, 48
+# Of a thread that multiplies, 200 in all: its sums, those of a group with three products, weights now and next; fewer
+# where it has several phases.
+MOST_SUMS, MOST_SUMS_OF_PHASES = 152, 112
 MOST_STAGES = 4
 
 # Clocks of a chunk that those who multiply do not: to see that it is there, and to say that it is used.
@@ -56,16 +58,22 @@ def held(config: Config, shape: ConvShape) -> int:
     return 2 * 8 * math.ceil(config.octets * conv_mma.pixels(config, shape) / CARRIERS)
 
 
+def most_held(config: Config) -> int:
+    return MOST_HELD_OF_ONE if config.octets == 1 and config.products == 1 else MOST_HELD
+
+
 def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
     if shape.rows is not None:
         return "what its epilogue reduces needs all warps of a block at once."
-    if held(config, shape) > MOST_HELD:
+    if held(config, shape) > most_held(config):
         return f"{held(config, shape)} registers for two chunks on their way are more than those who carry have."
     needed, most = table_bytes(config, shape) + config.stages * stage_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
         return f"its stages need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
-    if registers(config) > MOST_SUMS:
+    if config.products == 3 and len(shape.phases) > 1:
+        return "pairs, and where the inputs of several phases lie, are more than those who carry can hold."
+    if registers(config) > (MOST_SUMS if config.w_phases == 1 else MOST_SUMS_OF_PHASES):
         return "its sums leave those who multiply too few registers."
     return conv_sm90.why_not(config, shape, device)
 
@@ -96,7 +104,7 @@ def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape
         for octets in (n for n in (8, 6, 4, 2, 1) if n <= plain.octets):
             fields = {name: getattr(plain, name) for name in conv_sm90.Config.__dataclass_fields__}
             config = Config(**(fields | {"octets": octets, "blocks": 1, "ahead": True}))
-            if held(config, shape) <= MOST_HELD:
+            if held(config, shape) <= most_held(config):
                 grouped = replace(config, group=conv_sm90.with_group(config, shape).group)
                 found.append(replace(grouped, stages=stages(grouped, shape, device)))
                 break
