@@ -21,10 +21,10 @@ TILES = {
     3: ((128, 128, 8, 8), (64, 256, 8, 4), (64, 128, 8, 4)),
 }
 CARRIERS = 128  # threads
-# Of two chunks on their way, registers of a thread that carries, of 112 in all: one octet of rounded values, several
+# Of two chunks on their way, registers of a thread that carries, of 120 in all: one octet of rounded values, several
 # octets, whose places are found one by one, and pairs, which take more to make (seen by compiling).
 MOST_HELD_OF_ONE, MOST_HELD = 80, 48
-# Of a thread that multiplies, 200 in all: its sums, those of a group with three products, weights now and next; fewer
+# Of a thread that multiplies, 192 in all: its sums, those of a group with three products, weights now and next; fewer
 # where it has several phases.
 MOST_SUMS, MOST_SUMS_OF_PHASES = 152, 112
 MOST_STAGES = 4

@@ -14,8 +14,9 @@ using conv_mma::Tile;
 using conv_sm90::Sums;
 
 constexpr int carriers = 128;  // threads; after those that multiply
-// Of a thread: 65536 for 128 who carry and 256 who multiply.
-constexpr int carrier_registers = 112, multiplier_registers = 200;
+// Of a thread. A block begins with 168 for each of 384; who wants more waits until others have handed theirs back.
+constexpr int carrier_registers = 120, multiplier_registers = 192;
+static_assert(128 * carrier_registers + 256 * multiplier_registers <= 384 * 168, "else they wait for ever");
 
 template <class C> struct Team {
     static constexpr int threads = carriers;
