@@ -26,6 +26,8 @@ SMALLEST_DIFFERENCE = 0.02
 WIDE, VERY_WIDE, NEARLY_ONE = 0.10, 0.25, 0.05
 WELL_KNOWN = 0.004
 NOTHING_US = 0.01
+# Noise that few turns cannot have seen, of one turn: two of them may agree by chance, however noisy the day is.
+FEW_TURNS = 0.3
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +160,7 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     noise = 0.0
     if AGAIN in measured and "eager" in measured:
         between = ratio_interval(measured["eager"], measured[AGAIN])
-        noise = max(abs(math.log(between.low)), abs(math.log(between.high)))
+        noise = max(abs(math.log(between.low)), abs(math.log(between.high)), FEW_TURNS / turns_of(measured[AGAIN]))
     alone = _alone(samples, times)
     if alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and samples.one_by_one):
         speedup = {name: _one_by_one(samples, name) for name in speedup}
@@ -199,6 +201,10 @@ def _unmeasured(samples: Samples) -> bool:
     """Whether much of what was measured is no time at all: the hand-over, as noisy as it is here, takes longer."""
     turns = [us for run in samples.times_us[CANDIDATE] for block in run for us in block]
     return sum(us < NOTHING_US for us in turns) > len(turns) / 4
+
+
+def turns_of(runs: Sequence[Sequence[Sequence[float]]]) -> int:
+    return max(1, sum(len(block) for run in runs for block in run))
 
 
 def _one_by_one(samples: Samples, name: str) -> Interval:
