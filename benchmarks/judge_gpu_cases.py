@@ -13,12 +13,14 @@ Takes turns with a suite that runs on the same GPU.
 """
 
 import argparse
+import contextlib
 import json
 import os
+import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
@@ -176,7 +178,7 @@ def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
 
     try:
         heard("judge", 0.0)
-        with Watched() as watched:
+        with smaller_card(case.card_bytes), Watched() as watched:
             judgement = judge(case.task(), case.text(), case.policy, resolve("cuda"), heard)
         turns.take(Hold.NOT)
     except Exception as error:  # noqa: BLE001  the next case shall be tried all the same
@@ -193,6 +195,25 @@ def judged(case: GpuCase, keep: tuple[str, ...] = ()) -> dict[str, object]:
         "judge_peak_gb": round(torch.cuda.max_memory_allocated() / 1e9, 2),
         "all_peak_gb": round(watched.most / 1e9, 2),
     }
+
+
+@contextlib.contextmanager
+def smaller_card(card_bytes: int) -> Iterator[None]:
+    """Another process holds what is free beyond that."""
+    torch.cuda.empty_cache()
+    held = torch.cuda.mem_get_info()[0] - card_bytes
+    if not card_bytes or held <= 0:
+        yield
+        return
+    code = f"import torch; held = torch.empty({held - (600 << 20)}, dtype=torch.uint8, device='cuda'); print(); input()"
+    holder = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    try:
+        yield
+    finally:
+        holder.kill()
+        holder.wait()
 
 
 class Watched:
