@@ -77,7 +77,7 @@ GPU_CASES = (
     GpuCase("P5 joined stream", "p05_joined_stream", "linear", (V.CORRECT,)),
     GpuCase("P6 graph by address", "p06_graphed", "linear", (V.CORRECT,)),
     GpuCase("P10 itself", "itself", "linear_full", (V.CORRECT,), TIMED, (S.SAME,), (), (0.95, 1.05)),
-    # Launching takes longer than the kernels: processes differ by more than a few percent, and nobody is faster by that.
+    # Launching takes longer than the kernels, and in one process than in another: nobody is faster by that.
     GpuCase("P10 itself, tiny", "itself", "linear", (V.CORRECT,), LONGER, (S.SAME, S.INCONCLUSIVE)),
     GpuCase("P11 wide softmax", "itself", "softmax_large", (V.CORRECT,)),
     GpuCase("convolution and batch norm", "itself", "conv", (V.CORRECT,)),
