@@ -188,6 +188,7 @@ def settings_of(job: Job) -> Settings:
 def promises_of(job: Job) -> Promises | None:
     """This problem's memory on a GPU that is here; a CPU's is the machine's, which the runner looks after."""
     from kernelwright.device import resolve
+    from kernelwright.judge.policy import COMPILED
     from kernelwright.suite.memory import Ledger, Promises
 
     device = resolve(job.device)
@@ -196,7 +197,9 @@ def promises_of(job: Job) -> Promises | None:
     import torch
 
     total = torch.cuda.get_device_properties(device.torch_name).total_memory
-    return Promises(Ledger(Path(job.locks), job.device, total), alone=job.alone)
+    # A baseline that compiles begins while the candidate is built, with inputs of its own.
+    idle = not set(COMPILED) & set(job.terms.baselines)
+    return Promises(Ledger(Path(job.locks), job.device, total), alone=job.alone, idle=idle)
 
 
 def announce(

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kernelwright.ir.nodes import Const, Graph, Input, Iota, Node, Param, Reduce, Scan, Table, View
+from kernelwright.ir.nodes import Const, Graph, Input, Iota, Item, Node, Opaque, Param, Reduce, Scan, Table, View
 from kernelwright.judge.memory import CONTEXT_BYTES, Footprint, full_bytes, least_bytes, rows_bytes, tuning_bytes
 
 if TYPE_CHECKING:
@@ -124,24 +125,38 @@ def locked(file: int) -> Iterator[None]:
 
 
 class Promises:
-    """One problem's memory on the GPU, phase by phase. `alone`: all there is, whatever it needs."""
+    """One problem's memory on the GPU, phase by phase. `alone`: all there is, whatever it needs. `idle`: nothing of it
+    is used while the candidate is built, so that others may have it meanwhile."""
 
-    def __init__(self, ledger: Ledger, *, alone: bool) -> None:
+    def __init__(self, ledger: Ledger, *, alone: bool, idle: bool = False) -> None:
         self._ledger = ledger
         self._alone = alone
+        self._idle = idle
         self._footprint: Footprint | None = None
+        self._wanted = 0
+        self._lent = False
 
     def reserve(self, phase: str, graph: Graph) -> int:
         """Bytes that tuning or judging may take; waits for them."""
         self._footprint = footprint_of(graph)
         capacity = self._ledger.capacity
         wanted = wanted_bytes(phase, self._footprint, capacity, by_rows=looks_cut_by_rows(graph))
-        return self._ledger.reserve(capacity if self._alone else wanted)
+        self._wanted = self._ledger.reserve(capacity if self._alone else wanted)
+        return self._wanted
 
     def enter(self, phase: str) -> None:
-        """A problem that turns out to be judged some rows at a time gives the rest back."""
-        if phase.endswith("by rows") and self._footprint is not None and not self._alone:
-            self._ledger.shrink(rows_bytes(self._footprint))
+        """A problem that turns out to be judged some rows at a time gives the rest back; while one is built, all."""
+        if self._footprint is None or self._alone:
+            return
+        if phase.endswith("by rows"):
+            self._wanted = rows_bytes(self._footprint)
+            self._ledger.shrink(self._wanted)
+        if phase.startswith("build") and self._idle and self._footprint.state <= FEW_WEIGHTS:
+            self._ledger.shrink(CONTEXT_BYTES)
+            self._lent = True
+        elif self._lent:
+            self._ledger.reserve(self._wanted)
+            self._lent = False
 
     def release(self) -> None:
         self._ledger.shrink(CONTEXT_BYTES)
@@ -190,19 +205,29 @@ def most_alive(nodes: tuple[Node, ...]) -> int:
     alive = most = 0
     for place, node in enumerate(nodes):
         if written(node) is node and not isinstance(node, GIVEN):
-            alive += node.nbytes
+            alive += result_bytes(node)
             most = max(most, alive)
             if node in last:
-                dying[last[node]] = dying.get(last[node], 0) + node.nbytes
+                dying[last[node]] = dying.get(last[node], 0) + result_bytes(node)
         alive -= dying.pop(place, 0)
     return most
 
+
+# Bytes of weights that a context's promise covers.
+FEW_WEIGHTS = 64 << 20
 
 GIVEN = (Input, Param, Const, Table, Iota)
 
 
 def written(node: Node) -> Node:
-    """Where the elements lie: a view has none of its own."""
-    while isinstance(node, View):
+    """Where the elements lie: a view has none of its own, nor has one of several results."""
+    while isinstance(node, (View, Item)):
         (node,) = node.operands
     return node
+
+
+def result_bytes(node: Node) -> int:
+    """Of all its results: an operator of PyTorch's may have several."""
+    if not isinstance(node, Opaque):
+        return node.nbytes
+    return sum(math.prod(result.shape) * result.dtype.itemsize for result in node.results if result is not None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kernelwright.ir.dtypes import float32
-from kernelwright.ir.nodes import Broadcast, Graph, Input, Map, Reduce, Reshape
+from kernelwright.ir.nodes import Broadcast, Graph, Input, Item, Map, Opaque, Reduce, Reshape, TensorType
 from kernelwright.judge.memory import CONTEXT_BYTES, Footprint, full_bytes, least_bytes, rows_bytes
 from kernelwright.suite.memory import Ledger, Promises, footprint_of, looks_cut_by_rows, wanted_bytes
 from tests.suite.background import in_background
@@ -151,6 +151,30 @@ def test_a_problem_that_is_judged_by_rows_gives_the_rest_back(tmp_path: Path, by
     promises.enter("build by rows" if by_rows else "build")
     rest = own.capacity - (rows_bytes(footprint_of(graph)) if by_rows else granted)
     assert other.reserve(rest) == rest
+
+
+def test_memory_is_lent_to_others_while_a_candidate_is_built(tmp_path: Path) -> None:
+    graph = Graph((X,), (Map("exp", (X,)),), (), 0)
+    own, other = ledger(tmp_path), ledger(tmp_path)
+    promises = Promises(own, alone=False, idle=True)
+    granted = promises.reserve("judge", graph)
+    promises.enter("build")
+    assert other.reserve(own.capacity - CONTEXT_BYTES) == own.capacity - CONTEXT_BYTES
+    other.shrink(0)
+    promises.enter("examine")
+    waiting = in_background(lambda: other.reserve(own.capacity - granted + 1))
+    waiting.join(0.3)
+    assert waiting.is_alive()
+    promises.release()
+    waiting.join(5)
+    assert not waiting.is_alive()
+
+
+def test_of_an_operator_with_several_results_all_are_counted() -> None:
+    several = Opaque("aten.lstm", (X,), (), (TensorType((1024, 1024), float32), TensorType((1024,), float32), None))
+    used = Map("exp", (Item(several, 0),))
+    graph = Graph((X,), (used,), (), 0)
+    assert footprint_of(graph) == Footprint(inputs=4 * MB, outputs=4 * MB, state=0, between=4 * MB + 4096)
 
 
 @pytest.mark.parametrize(("axes", "by_rows"), [((1,), True), ((0,), False), ((0, 1), False)])
