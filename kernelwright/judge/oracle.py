@@ -153,14 +153,17 @@ class Oracle:
         allowed = self._allowed_errors(state, calls, seed, exact)
         rows = [
             [
-                _yardstick(e, g, spread.calls[i][j], pooled[i][j], allowed[i][j])
+                _yardstick(e, g, spread.calls[i][j], pooled[i][j], allowed.calls[i][j])
                 for j, (e, g) in enumerate(zip(row, exact.calls[i], strict=True))
             ]
             for i, row in enumerate(eager.calls)
         ]
         changed = frozenset(n for n, e in eager.state.items() if e is not state[n] and not same_bits(e, state[n]))
         after = {
-            name: _yardstick(eager.state[name], exact.state[name], spread.state[name], 0.0, 0.0) for name in changed
+            name: _yardstick(
+                eager.state[name], exact.state[name], spread.state[name], 0.0, allowed.state.get(name, 0.0)
+            )
+            for name in changed
         }
         return Truth(rows, after, changed, eager)
 
@@ -242,15 +245,13 @@ class Oracle:
                         totals[i][j] += _rms(torch.where(spread.calls[i][j].free(), 0.0, gap)) ** 2
         return [[math.sqrt(total / draws) for total in row] for row in totals]
 
-    def _allowed_errors(
-        self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, exact: Answers
-    ) -> list[list[float]]:
+    def _allowed_errors(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, exact: Answers) -> "Allowed":
         """The rms error of what is allowed: the precision that the user names, or what the reference's flags allow.
 
         On a GPU PyTorch's default flags allow TF32 in convolutions. Whether eager's own kernel uses it depends on
         the shape; torch.compile's may where eager's does not. What the flags allow counts, not the choice of a kernel.
         """
-        none = [[0.0 for _ in row] for row in exact.calls]
+        none = Allowed([[0.0 for _ in row] for row in exact.calls], {})
         if self.precision == "ieee":
             return none
         if self.precision == "reference":
@@ -259,10 +260,15 @@ class Oracle:
             answers = self.rounded(state, calls, seed, self.precision)
         if answers is None:
             return none
-        return [
-            [_rms_of_gap(a, g) if a.is_floating_point() else 0.0 for a, g in zip(row, exact_row, strict=True)]
-            for row, exact_row in zip(answers.calls, exact.calls, strict=True)
-        ]
+
+        def gap(a: torch.Tensor, g: torch.Tensor) -> float:
+            return _rms_of_gap(a, g) if a.is_floating_point() and a is not g else 0.0
+
+        rows = zip(answers.calls, exact.calls, strict=True)
+        left = {
+            name: gap(value, exact.state[name]) for name, value in answers.state.items() if value is not state[name]
+        }
+        return Allowed([[gap(a, g) for a, g in zip(*row, strict=True)] for row in rows], left)
 
     @contextlib.contextmanager
     def _taped(self, tape: list[Any]) -> Iterator[None]:
@@ -285,6 +291,14 @@ class Oracle:
             yield
         finally:
             torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = matmul, cudnn
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Errors that a precision brings: of each output, and of what calls leave in the state."""
+
+    calls: list[list[float]]
+    state: dict[str, float]
 
 
 class Spread:

@@ -160,3 +160,16 @@ def test_indices_are_free_in_no_more_places_than_rounding_moves():
     assert right(yard, yard.eager)
     garbage = torch.where(yard.settled, yard.eager, 0)
     assert not right(yard, garbage) or int((~yard.settled).sum()) <= 2 * yard.jumps.flips + 4
+
+
+def test_a_precision_that_is_allowed_may_show_in_running_statistics_too():
+    body = "    def __init__(self):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(6)\n"
+    body += FORWARD.format("self.norm(x @ x.T)")
+    yards = {}
+    for precision in ("ieee", "tf32"):
+        oracle, args, state = oracle_for(body, precision=precision)
+        yards[precision] = oracle.truth(state, [args], 0).state["norm.running_mean"]
+    assert yards["tf32"].eager_rms > 20 * yards["ieee"].eager_rms
+    rounded = oracle.rounded(state, [args], 0, "tf32").state["norm.running_mean"]
+    assert score(rounded, yards["tf32"]).within(limits_for(torch.float32))
+    assert not score(rounded, yards["ieee"]).within(limits_for(torch.float32))
