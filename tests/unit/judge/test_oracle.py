@@ -173,3 +173,17 @@ def test_a_precision_that_is_allowed_may_show_in_running_statistics_too():
     rounded = oracle.rounded(state, [args], 0, "tf32").state["norm.running_mean"]
     assert score(rounded, yards["tf32"]).within(limits_for(torch.float32))
     assert not score(rounded, yards["ieee"]).within(limits_for(torch.float32))
+
+
+def test_a_buffer_that_eager_happens_to_leave_as_it_was_is_still_written():
+    """The mean of x - x * (1 + 1e-9) is zero in float32, and is not in float64."""
+    body = "    def __init__(self):\n        super().__init__()\n"
+    body += (
+        "        self.register_buffer('mean', torch.zeros(8))\n        self.register_buffer('fixed', torch.ones(8))\n"
+    )
+    body += "    def forward(self, x):\n        self.mean.copy_((x - x * (1 + 1e-9)).mean(0))\n"
+    body += "        return x + self.fixed\n"
+    oracle, args, state = oracle_for(body)
+    truth = oracle.truth(state, [args], 0)
+    assert truth.changed == {"mean"}
+    assert bool((truth.eager.state["mean"] == 0).all())
