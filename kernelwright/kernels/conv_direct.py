@@ -255,14 +255,18 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
 
 
 MOST_RANKED = 12
+# Of a group, with which threads may well read the inputs themselves, each for its own outputs.
+FEW_CHANNELS = 8
 
 
 def candidates(shape: ConvShape) -> list[Config]:
+    """Fewer where a group has many channels: there tensor cores win, and this is for devices without them."""
     depth, height, width = (shape.most(i) for i in range(3))
+    few = shape.channels <= FEW_CHANNELS
     found = []
-    for lanes in (4, 2, 1):
-        for rows in (8, 4, 2, 1) if height > 1 else (1,):
-            for outputs in (4, 2, 1):
+    for lanes in (4, 2, 1) if few else (4, 1):
+        for rows in (1,) if height == 1 else (8, 4, 2, 1) if few else (4, 1):
+            for outputs in (4, 2, 1) if few else (4, 1):
                 if outputs > shape.outputs or (rows > 1 and rows >= 2 * height):
                     continue
                 found += blocks(lanes, rows, outputs, shape, depth, math.ceil(height / rows), math.ceil(width / lanes))
@@ -272,17 +276,20 @@ def candidates(shape: ConvShape) -> list[Config]:
 def blocks(lanes: int, rows: int, outputs: int, shape: ConvShape, depth: int, height: int, width: int) -> list[Config]:
     """Blocks of 256 or 128 threads: along w first, then along what is there of outputs, h, d and planes."""
     found = []
-    for threads in (256, 128):
+    few = shape.channels <= FEW_CHANNELS
+    for threads in (256, 128) if few else (256,):
         for threads_w in powers(threads, width):
             most_o = max(1, min(shape.outputs // outputs, threads // threads_w))
             for threads_o in powers(most_o, most_o)[-2:]:
                 left = threads // (threads_w * threads_o)
-                for threads_h in powers(left, height)[-3:]:
+                for threads_h in powers(left, height)[-3 if few else -1 :]:
                     threads_d = powers(left // threads_h, depth)[-1]
                     threads_p = left // (threads_h * threads_d)
                     block = (lanes, rows, outputs, threads_o, threads_p, threads_d, threads_h, threads_w)
-                    found.append(Config(False, *block, chunk=1))
-                    found += [Config(True, *block, chunk) for chunk in (1, 2, 4, 8) if chunk < 2 * shape.channels]
+                    if few:
+                        found.append(Config(False, *block, chunk=1))
+                    chunks = (1, 2, 4, 8) if few else (8,)
+                    found += [Config(True, *block, chunk) for chunk in chunks if chunk < 2 * shape.channels]
     return found
 
 
