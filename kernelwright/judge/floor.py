@@ -28,15 +28,15 @@ def needed_bytes(case: Case) -> int:
     total = case.output_bytes
     if case.large and case.rows is None:
         return total
-    args, share = case.arguments(), 1.0
-    if case.rows is not None:
-        some = min(case.rows.batch, 4)
-        args, share = sliced(args, case.rows, slice(0, some)), some / case.rows.batch
+    args = case.arguments()
+    whole = [tensor.numel() * tensor.itemsize for tensor in flatten_arguments(args)[1]]
+    if case.rows is not None:  # what is cut is changed in a few rows, and counts with all of them
+        args = sliced(args, case.rows, slice(0, min(case.rows.batch, 4)))
     template, tensors = flatten_arguments(args)
     before = _output(case, args)
     rng = random.Random(0)
     for position, tensor in enumerate(tensors):
-        if not tensor.is_floating_point() or tensor.numel() * tensor.itemsize < share * total / 16:
+        if not tensor.is_floating_point() or whole[position] < case.output_bytes / 16:
             continue
         felt = 0
         for _ in range(PROBES):
@@ -45,7 +45,7 @@ def needed_bytes(case: Case) -> int:
             changed.view(-1)[at] = changed.view(-1)[at].abs() * 1e3 + 1e3
             other = unflatten(template, [changed if i == position else t for i, t in enumerate(tensors)])
             felt += any(not torch.equal(a, b) for a, b in zip(before, _output(case, other), strict=True))
-        total += int(felt / PROBES * tensor.numel() * tensor.itemsize / share)
+        total += int(felt / PROBES * whole[position])
     return total
 
 

@@ -166,6 +166,10 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
         speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, noise)
+    if speed in (Speed.FASTER, Speed.SLOWER) and alone is not Alone.DISAGREES and next(iter(speedup)) == "eager":
+        # Eager takes part twice. A process that was disturbed is slow by itself: both must say the same.
+        again = ratio_interval(measured[AGAIN], measured[CANDIDATE])
+        speed = speed if speed_of(again, noise) is speed else Speed.INCONCLUSIVE
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
     if speed is Speed.FASTER and alone is Alone.UNCLEAR and samples.one_by_one:

@@ -122,6 +122,21 @@ def test_slowing_small_batches_down_gains_nothing():
     assert clocked.speed is not Speed.FASTER
 
 
+def test_a_disturbed_process_of_eager_makes_nobody_faster():
+    samples = Samples()
+    samples.add_restart(turns({"eager": 180.0, "eager again": 105.0, CANDIDATE: 100.0}))
+    assert summarise(samples, ["eager"], 0.0).speed is Speed.INCONCLUSIVE
+
+
+def test_two_turns_do_not_know_the_noise_of_a_day():
+    both = {"eager": 100.0, "eager again": 100.0, CANDIDATE: 107.0}
+    few, many = Samples(), Samples()
+    few.add_restart([turn for number, turn in enumerate(turns(both)) if number % 6 < 2])
+    many.add_restart(turns(both) * 4)
+    assert summarise(few, ["eager"], 0.0).speed is Speed.INCONCLUSIVE
+    assert summarise(many, ["eager"], 0.0).speed is Speed.SLOWER
+
+
 def test_faster_than_memory_is_impossible():
     samples = Samples()
     samples.add_restart(turns({"eager": 100.0, "eager again": 100.0, CANDIDATE: 1.0}))
