@@ -161,7 +161,7 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     if AGAIN in measured and "eager" in measured:
         between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)), FEW_TURNS / turns_of(measured[AGAIN]))
-    alone = _alone(samples, times)
+    alone = _alone(samples, times, noise)
     if alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and samples.one_by_one):
         speedup = {name: _one_by_one(samples, name) for name in speedup}
     first = next(iter(speedup.values()), None)
@@ -185,13 +185,13 @@ class Alone(Enum):
     UNCLEAR = "there is too much noise to say"
 
 
-def _alone(samples: Samples, times: dict[str, Interval]) -> Alone:
+def _alone(samples: Samples, times: dict[str, Interval], noise: float) -> Alone:
     """Compared is what it saves over eager, in microseconds: a call alone may take longer for both, if kernels are
     launched while others run, but work that is saved is saved there too; half of it, to be on the safe side."""
     saved = times[AGAIN].median - times[CANDIDATE].median
     alone = [a - c for a, c in zip(samples.single_us[AGAIN], samples.single_us[CANDIDATE], strict=True)]
-    if saved < SMALLEST_DIFFERENCE * times[AGAIN].median:
-        return Alone.AGREES  # nothing to check
+    if saved < max(noise, SMALLEST_DIFFERENCE) * times[AGAIN].median:
+        return Alone.AGREES  # nothing to check: that is nobody's achievement
     if len(alone) < 4:
         return Alone.UNCLEAR
     low, middle, high = quantiles(alone, n=4)

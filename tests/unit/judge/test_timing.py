@@ -167,6 +167,14 @@ def test_work_done_ahead_in_the_first_call_shows_when_inputs_come_one_by_one():
     assert clocked.speed is not Speed.FASTER
 
 
+def test_who_saves_no_more_than_the_noise_has_nothing_to_confirm_one_by_one():
+    """Eager differs from itself by 5 %; the candidate is 3 % faster in batches, and slow where it was disturbed."""
+    times = {"eager": 100.0, "eager again": 105.0, CANDIDATE: 102.0}
+    clocked = clocked_with(times, times | {CANDIDATE: 200.0})
+    assert clocked.speed is Speed.SAME
+    assert not clocked.batches_calls
+
+
 def test_what_calls_one_by_one_cannot_confirm_is_not_called_faster():
     fast = {"eager": 20.0, "eager again": 20.0, CANDIDATE: 2.0}
     clocked = clocked_with(fast, fast | {CANDIDATE: 20.0}, wobble=400.0)
