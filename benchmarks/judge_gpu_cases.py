@@ -7,6 +7,7 @@ python benchmarks/judge_gpu_cases.py --same 20                          the refe
 python benchmarks/judge_gpu_cases.py --same 20 --on-cpu                 on the CPU, and twice the work, with the load
 python benchmarks/judge_gpu_cases.py --calibrate cuda                   scores of honest and coarse kernels
 python benchmarks/judge_gpu_cases.py --breakdown                        where the judge's time goes, what it measures
+python benchmarks/judge_gpu_cases.py --profile linear                   what the judge itself does while it times
 python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of these in the order of their worth, 290 s
 
 Takes turns with a suite that runs on the same GPU.
@@ -14,8 +15,10 @@ Takes turns with a suite that runs on the same GPU.
 
 import argparse
 import contextlib
+import cProfile
 import json
 import os
+import pstats
 import subprocess
 import sys
 import threading
@@ -30,7 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from kernelwright.device import resolve
-from kernelwright.judge import Candidate, Judgement, Policy, Verdict, extract, judge, shared_workers
+from kernelwright.judge import Candidate, Judgement, Policy, Verdict, extract, judge, shared_workers, timing
 from kernelwright.judge.correctness import Trial, arguments_of, uninformative
 from kernelwright.judge.criterion import score
 from kernelwright.judge.families import FAMILIES
@@ -56,6 +59,7 @@ def main() -> None:
     parser.add_argument("--on-cpu", action="store_true")
     parser.add_argument("--calibrate", choices=["cpu", "cuda"])
     parser.add_argument("--breakdown", action="store_true")
+    parser.add_argument("--profile", metavar="PROBLEM")
     parser.add_argument("--everything", action="store_true")
     parser.add_argument("--limit", type=float, default=270.0, help="seconds after which no further case is begun")
     options = parser.parse_args()
@@ -70,6 +74,8 @@ def main() -> None:
     with shared_workers():
         if options.everything:
             everything(options.limit, say)
+        elif options.profile:
+            profile(options.profile, say)
         elif options.breakdown:
             breakdown(options.limit, say)
         elif options.calibrate:
@@ -121,6 +127,25 @@ def breakdown(limit_s: float, say) -> None:
                 **line,
             }
         )
+
+
+def profile(name: str, say) -> None:
+    """Of the rounds in which contestants are timed: seconds of each, and where this process spent them."""
+    rounds_s: list[float] = []
+    profiler, whole = cProfile.Profile(), timing._round
+
+    def timed_round(*args):
+        started = time.perf_counter()
+        profiler.enable()
+        try:
+            return whole(*args)
+        finally:
+            profiler.disable()
+            rounds_s.append(round(time.perf_counter() - started, 3))
+
+    timing._round = timed_round
+    say(judged(GpuCase(f"profile of {name}", "itself", name, (Verdict.CORRECT,), TIMED)) | {"rounds_s": rounds_s})
+    pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
 
 
 def events_us(task: Problem) -> float:
