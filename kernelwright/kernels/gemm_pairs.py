@@ -10,6 +10,7 @@ __all__ = [
     "operands",
     "pack_entry",
     "packed_bytes",
+    "packer",
     "preparation",
     "preparation_us",
     "prepared_bytes",
@@ -76,22 +77,29 @@ def pack_entry(name: str, gemm: Gemm) -> str:
         return ""
     return f"""\
 extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
-    return kw::split::pack(w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, packed, stream);
+    return {packer(2, gemm)}(
+        w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, packed, stream);
 }}
 """
+
+
+def packer(halves: int, gemm: Gemm) -> str:
+    """The function that packs W, for its sizes alone: the others are not compiled."""
+    sizes = f"{gemm.w.k_pitch}, {gemm.n}, {gemm.k}, {gemm.w_batches}"
+    return f"kw::split::pack_by<{halves}, kw::split::way_of({sizes})>"
 
 
 def preparation(gemm: Gemm) -> str:
     """Statements that make `copied` of `a` and `pairs` of `w` at the start of `workspace`, where they are needed."""
     copying = f"""\
     float* copied = (float*)workspace;
-    cudaError_t padded = kw::split::pad(
+    cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}>(
         a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream);
     if (padded != cudaSuccess) return padded;
 """
     packing = f"""\
     void* pairs = (char*)workspace + {copy_bytes(gemm)};
-    cudaError_t packed = kw::split::pack(
+    cudaError_t packed = {packer(2, gemm)}(
         (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream);
     if (packed != cudaSuccess) return packed;
 """

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90_half
+from kernelwright.kernels.gemm_pairs import packer
 from kernelwright.kernels.gemm_shape import Gemm, Operand, constants, copy_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 from kernelwright.kernels.gemm_sm90_half import RASTER
@@ -122,7 +123,7 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     )
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
     a_pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
-    pack = f"kw::split::pack<1>({{}}, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, {{}}, stream)"
+    pack = f"{packer(1, gemm)}({{}}, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, {{}}, stream)"
     pack_ahead = f"""\
 extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
     return {pack.format("w", "packed")};

@@ -211,6 +211,7 @@ static __global__ void __launch_bounds__(256)
 // Few long rows: a block for each `k_of_part` of a row, and a kernel of its own for the scales.
 constexpr int k_of_part = 16384;
 
+template <int Halves>
 static __global__ void __launch_bounds__(256)
     largest_of_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
     const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
@@ -239,6 +240,7 @@ static __global__ void __launch_bounds__(256)
 }
 
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
+template <int Halves>
 static __global__ void __launch_bounds__(256) largest_of_columns(const float* __restrict__ w, int64_t row_pitch,
                                                                  int64_t k_pitch, int64_t batch_pitch, Packed packed) {
     const int row = blockIdx.x * 32 + threadIdx.x, batch = blockIdx.z,
@@ -283,6 +285,7 @@ static __global__ void __launch_bounds__(256)
 // --- activations that the copy engine cannot read (a pitch or an address off 16 bytes, k not contiguous): a padded
 // copy
 
+template <bool contiguous>
 static __global__ void __launch_bounds__(256)
     copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t batch_pitch, int rows, int k_count,
               float* __restrict__ out, int out_pitch) {
@@ -302,6 +305,7 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
+template <bool contiguous>
 static __global__ void __launch_bounds__(256)
     copy_columns(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows,
                  int k_count, float* __restrict__ out, int out_pitch) {
@@ -405,50 +409,73 @@ KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args
 
 
 #ifndef __CUDACC_RTC__
+// How W is packed; one of several, so that a file compiles no other.
+enum class Way { by_warps, by_blocks, by_rows, by_parts, by_columns };
+
+constexpr Way way_of(int64_t k_pitch, int rows, int k, int batches) {
+    if (k_pitch != 1) return Way::by_columns;
+    if (k <= k_of_block) return k <= k_of_warp ? Way::by_warps : Way::by_blocks;
+    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
+    return (int64_t)rows * batches < 1024 && k >= 2 * k_of_part ? Way::by_parts : Way::by_rows;
+}
+
 // w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, to `packed_bytes` bytes at `buffer`.
+template <int Halves, Way way>
+cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                    int batches, void* buffer, cudaStream_t stream) {
+    const Packed packed = packed_view(buffer, rows, k, batches, Halves);
+    const dim3 each_row(packed.padded_rows, batches);
+    if constexpr (way == Way::by_warps)
+        pack_held<Halves, 1><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+    if constexpr (way == Way::by_blocks)
+        pack_held<Halves, 8><<<each_row, 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+    if constexpr (way == Way::by_rows)
+        pack_rows<Halves><<<each_row, 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+    if constexpr (way == Way::by_parts || way == Way::by_columns) {
+        const size_t bytes = (size_t)batches * packed.padded_rows * 4;
+        if (const cudaError_t status = cudaMemsetAsync(packed.largest, 0, bytes, stream)) return status;
+    }
+    if constexpr (way == Way::by_parts) {
+        const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
+        largest_of_parts<Halves><<<dim3(parts, rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_parts<Halves><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+    }
+    if constexpr (way == Way::by_columns) {
+        const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
+        largest_of_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
+        pack_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
+    }
+    return cudaGetLastError();
+}
+
+// The same where sizes are known only when it runs.
 template <int Halves = 2>
 cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
                  int batches, void* buffer, cudaStream_t stream) {
-    const Packed packed = packed_view(buffer, rows, k, batches, Halves);
-    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
-    const bool few_long_rows = k_pitch == 1 && (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
-    if (k_pitch == 1 && k <= k_of_warp) {
-        pack_held<Halves, 1><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        return cudaGetLastError();
+    auto by = pack_by<Halves, Way::by_warps>;
+    switch (way_of(k_pitch, rows, k, batches)) {
+        case Way::by_warps: break;
+        case Way::by_blocks: by = pack_by<Halves, Way::by_blocks>; break;
+        case Way::by_rows: by = pack_by<Halves, Way::by_rows>; break;
+        case Way::by_parts: by = pack_by<Halves, Way::by_parts>; break;
+        case Way::by_columns: by = pack_by<Halves, Way::by_columns>; break;
     }
-    if (k_pitch == 1 && k <= k_of_block) {
-        pack_held<Halves, 8><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        return cudaGetLastError();
-    }
-    if (k_pitch == 1 && !few_long_rows) {
-        pack_rows<Halves><<<dim3(packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        return cudaGetLastError();
-    }
-    cudaError_t status = cudaMemsetAsync(packed.largest, 0, (size_t)batches * packed.padded_rows * 4, stream);
-    if (status != cudaSuccess) return status;
-    if (few_long_rows) {
-        const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
-        largest_of_parts<<<dim3(parts, rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        pack_parts<Halves><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        return cudaGetLastError();
-    }
-    const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
-    largest_of_columns<<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-    pack_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-    return cudaGetLastError();
+    return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream);
 }
 
 // What `pad` writes: rows of this many floats, a multiple of 128 bytes.
 inline int padded_pitch(int k) { return round_up(k, 32); }
 
-inline cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                       int batches, float* out, cudaStream_t stream) {
+// `contiguous`: k_pitch is 1.
+template <bool contiguous>
+cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                int batches, float* out, cudaStream_t stream) {
     const int pitch = padded_pitch(k);
-    if (k_pitch == 1)
-        copy_rows<<<dim3(rows * batches, (pitch + 1023) / 1024), 256, 0, stream>>>(a, row_pitch, batch_pitch, rows, k,
+    if constexpr (contiguous)
+        copy_rows<contiguous><<<dim3(rows * batches, (pitch + 1023) / 1024), 256, 0, stream>>>(a, row_pitch, batch_pitch, rows, k,
                                                                                    out, pitch);
     else
-        copy_columns<<<dim3((rows + 31) / 32, pitch / 32, batches), dim3(32, 8), 0, stream>>>(
+        copy_columns<contiguous><<<dim3((rows + 31) / 32, pitch / 32, batches), dim3(32, 8), 0, stream>>>(
             a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch);
     return cudaGetLastError();
 }

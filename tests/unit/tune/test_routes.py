@@ -127,7 +127,7 @@ def test_strict_weights_are_packed_in_the_call_itself(tmp_path: Path) -> None:
     (strict,) = program_of(tmp_path, *LINEAR, "h200", strict_weights=True).launches
     assert [b.packed_from is not None for b in ahead.pointers].count(True) == 1
     assert not any(b.packed_from for b in strict.pointers)
-    assert "kw::split::pack(" in strict.sources[0].struct
+    assert "kw::split::pack_by<" in strict.sources[0].struct
     assert any(b.name.startswith("workspace") for b in strict.allocations)
 
 
