@@ -78,7 +78,7 @@ COMPILE_LIMIT_S = 180.0
 BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.04
 # Calls of a round on a GPU: their inputs are drawn on the CPU and their outputs verified one by one, which takes longer
 # than the calls; more turns on fewer inputs know more.
-GPU_SLOTS = 128
+GPU_SLOTS, FEWEST_GPU_SLOTS = 128, 40
 SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
 
 # What the judge itself was doing in a phase, should its own memory not suffice for it.
@@ -402,10 +402,11 @@ def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowS
     It may start before the candidate is built: what it is given now is not what it is timed on.
     """
     case = hearing.case
-    target = BUSY_BATCH_S if hearing.busy else BATCH_S
+    target, slots = (BUSY_BATCH_S if hearing.busy else BATCH_S), 512
     if case.gpu:
-        target = GPU_BATCH_S * min(1.0, hearing.policy.budget_s / SHORT_BUDGET_S)
-    most = min(GPU_SLOTS if case.gpu else 512, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
+        share = min(1.0, hearing.policy.budget_s / SHORT_BUDGET_S)
+        target, slots = GPU_BATCH_S * share, max(FEWEST_GPU_SLOTS, int(GPU_SLOTS * share))
+    most = min(slots, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
     plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
     slow = [name for name in hearing.policy.baselines if name in COMPILED]
     if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
