@@ -182,11 +182,13 @@ class ConvEpilogueWriter(EpilogueWriter):
     def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
         # Unsigned, so that a channel is seen to be that of the row before, whatever the image: it is found once.
         lines = super().coordinate_lines(accesses)
-        return lines if self.grid.wide_index else [re.sub(r"(?<=[/%] )(\d+)", r"\1u", line) for line in lines]
+        if self.grid.wide_index:
+            return lines
+        return [re.sub(r"(?<=[/%] )(\d+)", r"\1u", line).replace("= row", "= unsigned(row)") for line in lines]
 
     def members(self) -> list[str]:
-        # Where 32 bits are enough, coordinates are found with fewer instructions.
-        places = f"Index row, {self.column} column"
+        # A row is not cut to 32 bits: what is added to it then becomes part of an address.
+        places = f"int64_t row, {self.column} column"
         lines = [line.replace("int64_t row, int64_t column", places) for line in super().members()]
         for node, access in self.results:
             if access.inner != 1:

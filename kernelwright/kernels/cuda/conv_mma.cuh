@@ -448,12 +448,13 @@ template <class C> struct Slab {
             const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
                       w = S::joined ? at.w * P + result % P : phase.axis[2].y_first + at.w * C::y_step_w;
             if (!is_inside<C>(phase, at) || (P > 1 && w >= C::y_w)) continue;
+            const int first = output + lane / lanes;
+            const int64_t plane = (int64_t)at.image * (C::groups * C::outputs) + work.group * C::outputs + first;
 #pragma unroll
             for (int j = 0; j < 16; j += channels) {
-                const int row = j + lane / lanes;
-                if (C::outputs % C::tile_m != 0 && output + row >= C::outputs) continue;
-                const auto sums = kw::load<V>(slab + row * pitch + result);
-                conv::store_from<C, Epilogue, V>(args, sums.v, at.image, work.group * C::outputs + output + row, d, h, w);
+                if (C::outputs % C::tile_m != 0 && first + j >= C::outputs) continue;
+                const auto sums = kw::load<V>(slab + (j + lane / lanes) * pitch + result);
+                conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
             }
         }
     }

@@ -31,15 +31,19 @@ struct Place {  // of an output in its phase
     int image, d, h, w;
 };
 
-// N neighbours along w, from a place in the result on.
+// N neighbours along w, from a place in the plane of an image and a channel on.
 template <class Config, class Epilogue, int N>
-KW_DEVICE void store_from(const typename Epilogue::Args& args, const float (&sums)[N], int image, int channel, int d, int h,
-                          int w) {
-    const int64_t plane = (int64_t)image * (Config::groups * Config::outputs) + channel;
+KW_DEVICE void store_in(const typename Epilogue::Args& args, const float (&sums)[N], int64_t plane, int d, int h, int w) {
     if constexpr (Config::flat)
         Epilogue::template store<N>(args, sums, plane, ((int64_t)d * Config::y_h + h) * Config::y_w + w);
     else
         Epilogue::template store<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, w);
+}
+
+template <class Config, class Epilogue, int N>
+KW_DEVICE void store_from(const typename Epilogue::Args& args, const float (&sums)[N], int image, int channel, int d, int h,
+                          int w) {
+    store_in<Config, Epilogue, N>(args, sums, (int64_t)image * (Config::groups * Config::outputs) + channel, d, h, w);
 }
 
 // One sum at its place in a phase.
