@@ -216,7 +216,8 @@ def registers(config: Config, shape: ConvShape) -> int:
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
     reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
     scattered = SCATTERED_REGISTERS if reads and config.w_phases != shape.y_step(2) else 0
-    return OTHER_REGISTERS + sums * halves(config) + held + ahead + reducing + scattered
+    multiplying = sums * halves(config) + held + ahead + reducing + scattered
+    return OTHER_REGISTERS + max(multiplying, 8 * rounds(config, shape))  # all inputs of a chunk are held before
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:

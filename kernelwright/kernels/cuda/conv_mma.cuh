@@ -503,6 +503,8 @@ KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C:
     carrier.deliver(shared.region[0], split::scale_of(scale));
     Sums::delivered();
     __syncthreads();
+#pragma unroll
+    for (int p = 0; p < C::w_phases; p++) sums[p] = Sums();  // not before: until here registers hold inputs
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++) {
         const bool more = chunk + 1 < S::chunks;
@@ -555,10 +557,14 @@ template <class C> struct Tile {
         for (int p = 0; p < C::w_phases; p++) {
             parts[p].set(problem, work, p);
             taps = taps || parts[p].steps > 0;
-            sums[p] = Sums();
         }
         uint32_t scale = 127 * split::exponent_one;
-        if (taps) scale = multiply<C>(x, parts, carrier, sums, shared);  // else none adds to these phases: zeros
+        if (taps) {
+            scale = multiply<C>(x, parts, carrier, sums, shared);
+        } else {  // none adds to these phases
+#pragma unroll
+            for (int p = 0; p < C::w_phases; p++) sums[p] = Sums();
+        }
         __syncthreads();  // the tables and the region are free again
         return scale;
     }
