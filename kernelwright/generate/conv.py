@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -179,12 +178,12 @@ class ConvEpilogueWriter(EpilogueWriter):
 
     column = "Index"
 
-    def coordinate_lines(self, accesses: Sequence[Access]) -> list[str]:
+    def row_digit(self, below: int, extent: int | None) -> str:
         # Unsigned, so that a channel is seen to be that of the row before, whatever the image: it is found once.
-        lines = super().coordinate_lines(accesses)
         if self.grid.wide_index:
-            return lines
-        return [re.sub(r"(?<=[/%] )(\d+)", r"\1u", line).replace("= row", "= unsigned(row)") for line in lines]
+            return super().row_digit(below, extent)
+        shifted = "unsigned(row)" if below == 1 else f"unsigned(row) / {below}u"
+        return shifted if extent is None else f"{shifted} % {extent}u"
 
     def members(self) -> list[str]:
         # A row is not cut to 32 bits: what is added to it then becomes part of an address.

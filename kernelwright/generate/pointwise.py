@@ -241,11 +241,15 @@ class Writer:
         for axis in reversed(range(len(self.grid.outer))):
             name = self.coordinates()[axis]
             if name != "row" and re.search(rf"\b{name}\b", text):
-                shifted = "row" if below == 1 else f"row / {below}"
-                wrapped = shifted if axis == 0 else f"{shifted} % {self.grid.outer[axis]}"
-                lines.append(f"const Index {name} = {wrapped};")
+                extent = None if axis == 0 else self.grid.outer[axis]
+                lines.append(f"const Index {name} = {self.row_digit(below, extent)};")
             below *= self.grid.outer[axis]
         return list(reversed(lines))
+
+    def row_digit(self, below: int, extent: int | None) -> str:
+        """The row, counted in units of `below` rows, up to `extent`."""
+        shifted = "row" if below == 1 else f"row / {below}"
+        return shifted if extent is None else f"{shifted} % {extent}"
 
     # --- what is read by index
 

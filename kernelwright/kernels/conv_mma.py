@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import TypeVar
 
 from kernelwright.device import Device
 from kernelwright.kernels.conv_shape import CPP_TYPE, ITEMSIZE, ConvShape, by_axis, integers, phase_text, size_lines
@@ -74,6 +75,7 @@ AHEAD_US = 0.3  # instead, where the next tile's inputs were asked for before th
 # Of memory's time, as bytes: for every row of a tile that is written, fitted to tiles of 8 to 128 columns; and for a
 # byte that is not beside the others of its tile. Blocks that stay write the ends of a line further apart in time.
 RUN_BYTES = {False: 104, True: 200}
+ALIGNED_SHARE = 0.25  # of that, where rows begin at whole sectors; a guess, none was measured
 SPREAD = {False: 2.5, True: 4.0}
 CHUNK_US = 0.8  # a load that the block waits for
 L2_BYTES_PER_US = 5.5e6
@@ -106,6 +108,8 @@ class Config:
     def tile(self) -> tuple[int, int, int]:
         return (self.tile_d, self.tile_h, self.tile_w)
 
+
+AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 # --- sizes, as conv_mma.cuh has them
 
@@ -295,9 +299,14 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
         space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
         space += [with_blocks(joined, shape, device) for c in space for joined in with_phases(c, shape)]
         fitting = [c for c in with_both(space, shape, device) if why_not(c, shape, device) is None]
-        for ahead in (False, True):
-            best += sorted((c for c in fitting if c.ahead == ahead), key=lambda c: cost_us(c, shape, device))[:1]
+        best += best_of_each(fitting, lambda c: cost_us(c, shape, device))
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
+
+
+def best_of_each(fitting: Sequence[AnyConfig], cost: Callable[[AnyConfig], float]) -> list[AnyConfig]:
+    """The cheapest of those that end a tile first, and of those that ask ahead."""
+    kinds = ([c for c in fitting if c.ahead == ahead] for ahead in (False, True))
+    return [min(kind, key=cost) for kind in kinds if kind]
 
 
 def with_both(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
@@ -477,7 +486,7 @@ def run_bytes(config: Config, shape: ConvShape) -> float:
     row = config.tile_w * config.w_phases
     aligned = shape.y_space[2] * ITEMSIZE[shape.dtype] % 32 == 0 and row * ITEMSIZE[shape.dtype] % 32 == 0
     runs = math.prod(shape.y_space[:2]) * math.ceil(shape.y_space[2] / row)
-    each = RUN_BYTES[config.ahead] * (0.25 if aligned else 1.0)
+    each = RUN_BYTES[config.ahead] * (ALIGNED_SHARE if aligned else 1.0)
     return shape.images * shape.groups * shape.outputs * runs * each
 
 
@@ -579,8 +588,13 @@ def arithmetic(config: Config, shape: ConvShape) -> str:
     return f"tensor-core products of {shape.dtype}, summed in float32"
 
 
-def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma") -> str:
-    """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight."""
+def entry(
+    name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma", more: Sequence[str] = ()
+) -> str:
+    """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight.
+
+    `more` are lines of the config that the namespace's kernel has besides.
+    """
     end, after = end_of(name, config, shape, epilogue)
     d, h, w = region(config, shape)
     axes = range(3)
@@ -600,6 +614,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str, namespace:
             warps=config.warps, warps_m=config.warps_m, octets=config.octets, fold=config.fold, group=config.group
         ),
         integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
+        *more,
         f"    static constexpr bool ahead = {str(config.ahead).lower()};",
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
         integers(region_d=d, region_h=h, region_w=w),

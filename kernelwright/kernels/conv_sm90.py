@@ -59,8 +59,7 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
             continue  # half of its rows would be empty
         space = conv_mma.with_both(candidates(products, block, shape, device), shape, device)
         fitting = [c for c in space if isinstance(c, Config) and why_not(c, shape, device) is None]
-        for ahead in (False, True):
-            best += sorted((c for c in fitting if c.ahead == ahead), key=lambda c: cost_us(c, shape, device))[:1]
+        best += conv_mma.best_of_each(fitting, lambda c: cost_us(c, shape, device))
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
 
 

@@ -39,7 +39,7 @@ class Mutant:
 
 MUTANTS = {
     "a pointwise kernel goes one vector too far": Mutant(
-        POINTWISE, "if (i < total) operands[u]", "if (i <= total) operands[u]", "after the end of|wrote with no barrier"
+        POINTWISE, "if (i < total) operands[u]", "if (i <= total) operands[u]", "after the end of"
     ),
     "a pointwise kernel leaves out its last vector": Mutant(
         POINTWISE, "if (i < total) Body::template store", "if (i < total - 1) Body::template store", WRONG

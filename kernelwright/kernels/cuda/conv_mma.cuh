@@ -476,7 +476,7 @@ struct Stored {
         }
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         float* slab = (float*)memory + warp * (Slab<C>::bytes / 4);
-        const int output = part.first_output - lane / 4, column = part.first_column - lane % 4 * 2;
+        const int output = part.first_output - lane / 4, column = part.first_column - lane % 4 * 2;  // the warp's first
 #pragma unroll
         for (int m = 0; m < Sums::M; m++)
 #pragma unroll
@@ -494,7 +494,15 @@ struct Stored {
 
 // --- a block
 
-// Chunk by chunk; the first one has been asked for. What the weights' and inputs' scales leave to undo comes back.
+// Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
+template <class C, class Sums> KW_DEVICE uint32_t followed(Sums (&sums)[C::w_phases], uint32_t scale, uint32_t wanted) {
+    if (wanted >= scale) return scale;
+#pragma unroll
+    for (int p = 0; p < C::w_phases; p++) sums[p].rescale(split::scale_of(wanted) * split::inverse_of(scale));
+    return wanted;
+}
+
+// Chunk by chunk; the first one has been asked for. The scale of the inputs comes back, as the sums have it.
 template <class C, class Sums>
 KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C::w_phases], Carrier<C>& carrier,
                             Sums (&sums)[C::w_phases], Shared<C>& shared) {
@@ -514,14 +522,7 @@ KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C:
             if (C::w_phases == 1 || parts[p].steps > 0)
                 sums[p].add(shared.region[chunk % S::buffers], shared.offset[p], parts[p], chunk);
         if (!more) break;
-        // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
-        const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest));
-        if (wanted < scale) {
-#pragma unroll
-            for (int p = 0; p < C::w_phases; p++)
-                sums[p].rescale(split::scale_of(wanted) * split::inverse_of(scale));
-            scale = wanted;
-        }
+        scale = followed<C>(sums, scale, split::scale_bits(carrier.largest(shared.largest)));
         carrier.deliver(shared.region[(chunk + 1) % S::buffers], split::scale_of(scale));
         Sums::delivered();
         __syncthreads();
@@ -542,6 +543,13 @@ template <class C> struct Tile {
                    work.first.w >= phase.axis[2].count;
         x = problem.x + work.first.image * C::x_image_pitch + (int64_t)work.group * C::channels * C::x_channel_pitch;
     }
+    // Whether anything adds to its phases.
+    KW_DEVICE bool has_taps(const Problem<C>& problem) const {
+        bool taps = false;
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++) taps = taps || taps_of<C>(problem.phases[work.phase + p]) > 0;
+        return taps;
+    }
     // Asks for the first chunk of its inputs.
     template <class Sums> KW_DEVICE void ask(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier) const {
         fill_from<C, All<C>>(shared.from, problem.phases[work.phase], work);
@@ -552,16 +560,12 @@ template <class C> struct Tile {
     template <class Sums>
     KW_DEVICE uint32_t sum(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier, Part<C> (&parts)[C::w_phases],
                            Sums (&sums)[C::w_phases]) const {
-        bool taps = false;
 #pragma unroll
-        for (int p = 0; p < C::w_phases; p++) {
-            parts[p].set(problem, work, p);
-            taps = taps || parts[p].steps > 0;
-        }
+        for (int p = 0; p < C::w_phases; p++) parts[p].set(problem, work, p);
         uint32_t scale = 127 * split::exponent_one;
-        if (taps) {
+        if (has_taps(problem)) {
             scale = multiply<C>(x, parts, carrier, sums, shared);
-        } else {  // none adds to these phases
+        } else {
 #pragma unroll
             for (int p = 0; p < C::w_phases; p++) sums[p] = Sums();
         }
@@ -728,17 +732,23 @@ template <class C> cudaError_t blocks_of(unsigned* blocks) {
     return status;
 }
 
-// Enqueues the convolution; allocates nothing and waits for nothing.
-template <class C, class Epilogue, class End = Stored>
-cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    constexpr int bytes = block_bytes<C, Epilogue, End>();
-    auto kernel = convolve_kernel<C, Epilogue, End>;
+// Enqueues a kernel over all tiles; allocates nothing and waits for nothing.
+template <class C, class Args>
+cudaError_t enqueue(void (*kernel)(Problem<C>, Args), int threads, int bytes, const Problem<C>& problem, const Args& args,
+                    cudaStream_t stream) {
     if (bytes > 48 * 1024)
         if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
     unsigned blocks = 0;
     if (const cudaError_t status = blocks_of<C>(&blocks)) return status;
-    kernel<<<blocks, Sizes<C>::threads, bytes, stream>>>(problem, args);
+    kernel<<<blocks, threads, bytes, stream>>>(problem, args);
     return cudaGetLastError();
+}
+
+template <class C, class Epilogue, class End = Stored>
+cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
+    constexpr int bytes = block_bytes<C, Epilogue, End>();
+    return enqueue<C, typename Epilogue::Args>(convolve_kernel<C, Epilogue, End>, Sizes<C>::threads, bytes, problem, args,
+                                               stream);
 }
 #endif
 

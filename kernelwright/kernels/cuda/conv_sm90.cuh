@@ -146,17 +146,12 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
 }
 
 #ifndef __CUDACC_RTC__
-// Enqueues the convolution; allocates nothing and waits for nothing. Weights are packed by conv_mma::pack.
+// Weights are packed by conv_mma::pack.
 template <class C, class Epilogue, class End = conv_mma::Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
     constexpr int bytes = conv_mma::block_bytes<C, Epilogue, End>();
-    auto kernel = convolve_kernel<C, Epilogue, End>;
-    if (bytes > 48 * 1024)
-        if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
-    unsigned blocks = 0;
-    if (const cudaError_t status = conv_mma::blocks_of<C>(&blocks)) return status;
-    kernel<<<blocks, Sizes<C>::threads, bytes, stream>>>(problem, args);
-    return cudaGetLastError();
+    return conv_mma::enqueue<C, typename Epilogue::Args>(convolve_kernel<C, Epilogue, End>, Sizes<C>::threads, bytes,
+                                                         problem, args, stream);
 }
 #endif
 

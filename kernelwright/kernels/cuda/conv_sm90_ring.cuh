@@ -45,13 +45,6 @@ struct Cursor {
     }
 };
 
-template <class C> KW_DEVICE bool has_taps(const Problem<C>& problem, const Tile<C>& tile) {
-    bool taps = false;
-#pragma unroll
-    for (int p = 0; p < C::w_phases; p++) taps = taps || conv_mma::taps_of<C>(problem.phases[tile.work.phase + p]) > 0;
-    return taps;
-}
-
 // --- those who carry
 
 // The chunks of a block's tiles, one after the other.
@@ -67,7 +60,7 @@ template <class C> struct Course {
     KW_DEVICE void find() {
         for (; more(); index += gridDim.x) {
             tile = Tile<C>(problem, index);
-            if (!tile.is_empty && has_taps(problem, tile)) return;
+            if (!tile.is_empty && tile.has_taps(problem)) return;
         }
     }
     KW_DEVICE void advance() {
@@ -134,14 +127,7 @@ KW_DEVICE uint32_t multiply(Shared<C>& shared, Cursor& at, const int* offsets, c
     for (int chunk = 0; chunk < Sizes<C>::chunks; chunk++, at.advance<C>()) {
         ptx90::barrier_wait(ptx90::shared_address(shared.full + at.stage), at.phase);
         const uint32_t given = shared.scale[at.stage];
-        if (chunk == 0) {
-            scale = given;
-        } else if (given < scale) {
-#pragma unroll
-            for (int p = 0; p < C::w_phases; p++)
-                sums[p].rescale(split::scale_of(given) * split::inverse_of(scale));
-            scale = given;
-        }
+        scale = chunk == 0 ? given : conv_mma::followed<C>(sums, scale, given);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++)
             if (C::w_phases == 1 || parts[p].steps > 0)
@@ -164,7 +150,7 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) parts[p].set(problem, tile.work, p);
         uint32_t scale = 127 * split::exponent_one;
-        if (has_taps(problem, tile)) scale = multiply(shared, at, shared.offset[tile.work.phase], parts, sums);
+        if (tile.has_taps(problem)) scale = multiply(shared, at, shared.offset[tile.work.phase], parts, sums);
         conv_mma::Stored::take<C, Epilogue>(problem, args, tile.work, parts[0], sums, split::inverse_of(scale), shared.slabs);
     }
 }
@@ -193,16 +179,11 @@ __global__ void __launch_bounds__(Sizes<C>::threads + carriers, 1)
 }
 
 #ifndef __CUDACC_RTC__
-// Enqueues the convolution; allocates nothing and waits for nothing. Weights are packed by conv_mma::pack.
+// Weights are packed by conv_mma::pack.
 template <class C, class Epilogue>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    constexpr int bytes = (int)sizeof(Shared<C>);
-    auto kernel = convolve_kernel<C, Epilogue>;
-    if (const cudaError_t status = ptx90::allow_shared_memory(kernel, bytes)) return status;
-    unsigned blocks = 0;
-    if (const cudaError_t status = conv_mma::blocks_of<C>(&blocks)) return status;
-    kernel<<<blocks, Sizes<C>::threads + carriers, bytes, stream>>>(problem, args);
-    return cudaGetLastError();
+    return conv_mma::enqueue<C, typename Epilogue::Args>(convolve_kernel<C, Epilogue>, Sizes<C>::threads + carriers,
+                                                         (int)sizeof(Shared<C>), problem, args, stream);
 }
 #endif
 

@@ -40,20 +40,15 @@ KW_DEVICE void store_in(const typename Epilogue::Args& args, const float (&sums)
         Epilogue::template store<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, w);
 }
 
-template <class Config, class Epilogue, int N>
-KW_DEVICE void store_from(const typename Epilogue::Args& args, const float (&sums)[N], int image, int channel, int d, int h,
-                          int w) {
-    store_in<Config, Epilogue, N>(args, sums, (int64_t)image * (Config::groups * Config::outputs) + channel, d, h, w);
-}
-
 // One sum at its place in a phase.
 template <class Config, class Epilogue>
 KW_DEVICE void store_at(const typename Epilogue::Args& args, float sum, const Phase& phase, const Place& place,
                         int channel) {
     const float one[1] = {sum};
-    store_from<Config, Epilogue, 1>(args, one, place.image, channel, phase.axis[0].y_first + place.d * Config::y_step_d,
-                                    phase.axis[1].y_first + place.h * Config::y_step_h,
-                                    phase.axis[2].y_first + place.w * Config::y_step_w);
+    const int64_t plane = (int64_t)place.image * (Config::groups * Config::outputs) + channel;
+    store_in<Config, Epilogue, 1>(args, one, plane, phase.axis[0].y_first + place.d * Config::y_step_d,
+                                  phase.axis[1].y_first + place.h * Config::y_step_h,
+                                  phase.axis[2].y_first + place.w * Config::y_step_w);
 }
 
 // One sum in plain float32, straight from memory: for results that are not finite.

@@ -208,7 +208,8 @@ static __global__ void __launch_bounds__(256)
     for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
-// Few long rows: a block for each `k_of_part` of a row, and a kernel of its own for the scales.
+// Few long rows: a block for each `k_of_part` of a row, and a kernel of its own for the scales. That does not depend on
+// Halves: a kernel is a template here so that it is compiled where it is launched, and nowhere else.
 constexpr int k_of_part = 16384;
 
 template <int Halves>
