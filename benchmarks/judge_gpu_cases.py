@@ -7,7 +7,7 @@ python benchmarks/judge_gpu_cases.py --same 20                          the refe
 python benchmarks/judge_gpu_cases.py --same 20 --on-cpu                 on the CPU, and twice the work, with the load
 python benchmarks/judge_gpu_cases.py --calibrate cuda                   scores of honest and coarse kernels
 python benchmarks/judge_gpu_cases.py --breakdown                        where the judge's time goes, what it measures
-python benchmarks/judge_gpu_cases.py --profile linear                   what the judge itself does while it times
+python benchmarks/judge_gpu_cases.py --profile problem.py ...           what the judge itself does, phase by phase
 python benchmarks/judge_gpu_cases.py --everything --out results.jsonl   all of these in the order of their worth, 290 s
 
 Takes turns with a suite that runs on the same GPU.
@@ -19,6 +19,7 @@ import cProfile
 import json
 import os
 import pstats
+import re
 import subprocess
 import sys
 import threading
@@ -42,6 +43,7 @@ from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import open_reference
 from kernelwright.load import Problem, load
 from kernelwright.suite.cores import divided, move_to
+from kernelwright.suite.efforts import EFFORTS
 from kernelwright.suite.runner import locks_folder
 from kernelwright.suite.turns import Hold, Turns
 from tests.cheats.gpu_cases import GPU_CASES, LARGE_CASES, TIMED, GpuCase
@@ -59,7 +61,7 @@ def main() -> None:
     parser.add_argument("--on-cpu", action="store_true")
     parser.add_argument("--calibrate", choices=["cpu", "cuda"])
     parser.add_argument("--breakdown", action="store_true")
-    parser.add_argument("--profile", metavar="PROBLEM")
+    parser.add_argument("--profile", nargs="+", type=Path, metavar="PROBLEM.py")
     parser.add_argument("--everything", action="store_true")
     parser.add_argument("--limit", type=float, default=270.0, help="seconds after which no further case is begun")
     options = parser.parse_args()
@@ -75,7 +77,8 @@ def main() -> None:
         if options.everything:
             everything(options.limit, say)
         elif options.profile:
-            profile(options.profile, say)
+            for path in options.profile:
+                profile(path, say)
         elif options.breakdown:
             breakdown(options.limit, say)
         elif options.calibrate:
@@ -129,23 +132,52 @@ def breakdown(limit_s: float, say) -> None:
         )
 
 
-def profile(name: str, say) -> None:
-    """Of the rounds in which contestants are timed: seconds of each, and where this process spent them."""
+def profile(path: Path, say) -> None:
+    """The reference against itself, as `suite run --effort glance` judges it: where this process spends each phase."""
+    effort = EFFORTS["glance"]
+    policy = Policy(
+        budget_s=effort.budget_s,
+        baselines=("eager",),
+        restarts=effort.restarts,
+        restart_s=effort.restart_s,
+        robustness=effort.robustness,
+        sanitize=False,
+        families=effort.families,
+    )
+    task = load(path)
+    itself = Candidate(re.sub(r"\bModel\b", "ModelNew", task.source), "itself")
+    profilers: dict[str, cProfile.Profile] = {}
+    begun: dict[str, float] = {}
     rounds_s: list[float] = []
-    profiler, whole = cProfile.Profile(), timing._round
+    started = time.perf_counter()
 
-    def timed_round(*args):
-        started = time.perf_counter()
-        profiler.enable()
-        try:
-            return whole(*args)
-        finally:
-            profiler.disable()
-            rounds_s.append(round(time.perf_counter() - started, 3))
+    def heard(phase: str, share: float) -> None:
+        if share == 0.0:
+            for profiler in profilers.values():
+                profiler.disable()
+            begun.setdefault(phase, time.perf_counter() - started)
+            profilers.setdefault(phase, cProfile.Profile()).enable()
 
-    timing._round = timed_round
-    say(judged(GpuCase(f"profile of {name}", "itself", name, (Verdict.CORRECT,), TIMED)) | {"rounds_s": rounds_s})
-    pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
+    def clocked(whole: Callable) -> Callable:
+        def round_of(*args):
+            begin = time.perf_counter()
+            try:
+                return whole(*args)
+            finally:
+                rounds_s.append(round(time.perf_counter() - begin, 3))
+
+        return round_of
+
+    timing._round, timing._lean_round = clocked(timing._round), clocked(timing._lean_round)
+    judgement = judge(task, itself, policy, resolve("cuda"), heard)
+    for profiler in profilers.values():
+        profiler.disable()
+    phases_s = durations(begun, time.perf_counter() - started)
+    say({"profile": task.name, **told(judgement), "phases_s": phases_s, "rounds_s": rounds_s})
+    for phase, profiler in profilers.items():
+        print(f"-- {phase}")
+        pstats.Stats(profiler).sort_stats("tottime").print_stats(14)
+        pstats.Stats(profiler).sort_stats("cumulative").print_stats(36)
 
 
 def events_us(task: Problem) -> float:
@@ -241,6 +273,10 @@ def smaller_card(card_bytes: int) -> Iterator[None]:
         holder.wait()
 
 
+# Asking the driver took 16 ms on an H200, and whatever else wants it meanwhile waits.
+LOOK_EVERY_S = 0.2
+
+
 class Watched:
     """The most memory of the GPU that all processes together have, beyond what they had before."""
 
@@ -251,7 +287,7 @@ class Watched:
 
     def _look(self) -> None:
         before, _ = torch.cuda.mem_get_info()
-        while not self._done.wait(0.02):
+        while not self._done.wait(LOOK_EVERY_S):
             self.most = max(self.most, before - torch.cuda.mem_get_info()[0])
 
     def __enter__(self) -> "Watched":

@@ -35,7 +35,6 @@ __all__ = [
     "tensor_at",
 ]
 
-COPY_BELOW_BYTES = 1 << 30
 LAZY_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS
 
 
@@ -240,14 +239,11 @@ class Segments:
         return None
 
     def tensor(self, address: int, size: int, dtype: torch.dtype) -> torch.Tensor | None:
-        """The worker's memory as a tensor; a copy, unless it is so large that two would not fit."""
+        """The worker's memory, where it lies, as a tensor."""
         if not size:
             return tensor_at(0, 0, dtype)
         pointer = self.find(address, size)
-        if pointer is None:
-            return None
-        found = tensor_at(pointer, size, dtype)
-        return found.clone() if size < COPY_BELOW_BYTES else found
+        return None if pointer is None else tensor_at(pointer, size, dtype)
 
     def gather(self, addresses: torch.Tensor, width: int) -> torch.Tensor | None:
         """`width` bytes at each address, read by a kernel of ours and waited for; None if one is not in sight."""

@@ -9,7 +9,7 @@ import torch
 
 from kernelwright.judge.criterion import STEADY, Yardstick, chunks, limits_for, score
 
-__all__ = ["close_to_eager"]
+__all__ = ["around", "close_to_eager"]
 
 
 def close_to_eager(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
@@ -19,7 +19,7 @@ def close_to_eager(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick)
     """
     if _close_at_once(candidate, eager, own):
         return True
-    return score(candidate, _around(eager, own)).within_loose(limits_for(eager.dtype))
+    return score(candidate, around(eager, own)).within_loose(limits_for(eager.dtype))
 
 
 def _close_at_once(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick) -> bool:
@@ -34,10 +34,10 @@ def _close_at_once(candidate: torch.Tensor, eager: torch.Tensor, own: Yardstick)
     return all(float((c[part] - e[part]).abs_().max()) <= bound for part in chunks(e))
 
 
-def _around(eager: torch.Tensor, own: Yardstick) -> Yardstick:
-    """Eager's answer takes the oracle's place; the condition estimate of other inputs, at its largest, the spread's."""
-    flat, shape = eager.reshape(-1), tuple(eager.shape)
-    if not eager.dtype.is_floating_point:
+def around(answer: torch.Tensor, own: Yardstick) -> Yardstick:
+    """Another answer takes the oracle's place; the condition estimate of other inputs, at its largest, the spread's."""
+    flat, shape = answer.reshape(-1), tuple(answer.shape)
+    if not answer.dtype.is_floating_point:
         return replace(own, shape=shape, exact=flat, eager=flat, settled=None, jumps=STEADY)
     largest = float(own.spread.max()) if own.spread is not None and own.spread.numel() else 0.0
     unit = own.eager_rms + largest

@@ -306,11 +306,16 @@ class Contestant:
             end = time.perf_counter()
         return end - start
 
-    def outputs(self, call: int, rows: slice | None = None) -> list[torch.Tensor]:
-        """The tensors of one call's output, or some rows of each, copied out of the worker's memory."""
+    def outputs(self, call: int, rows: slice | None = None, *, in_place: bool = False) -> list[torch.Tensor]:
+        """The tensors of one call's output, or some rows of each, copied out of the worker's memory.
+
+        `in_place` leaves a GPU's where they lie, if there is no room for two: the next call may write over them.
+        """
         assert self.shape is not None
         leaves = self.shape.leaves
         found = [self._read(call * len(leaves) + i, spec, rows) for i, spec in enumerate(leaves)]
+        if self._segments is not None and not in_place:
+            found = [leaf.clone() for leaf in found]
         for witness in self._witnesses:
             if call in witness.slots and rows is None:
                 witness.compare(call, found)

@@ -17,7 +17,7 @@ from kernelwright.judge.budget import Share, Stopwatch
 from kernelwright.judge.case import Case
 from kernelwright.judge.closeness import close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
-from kernelwright.judge.contestant import Contestant, Shape
+from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.criterion import STEADY, Jumps, Score, Yardstick, chunks, limits_for, score
 from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
 from kernelwright.judge.large import fingerprint, row_slices, sliced
@@ -211,12 +211,14 @@ def _examine_by_rows(
     prints, givens = [], []
     for fill in reversed(FILLS):  # what is scored is the last call: with NaN around its inputs
         inputs, given = _call_in_place(contestant, case, state, trial, seed, fill, secret, findings)
-        prints.append([fingerprint(contestant.outputs(0, part), secret) for part in row_slices(case.rows, order)])
+        prints.append(
+            [fingerprint(contestant.outputs(0, part, in_place=True), secret) for part in row_slices(case.rows, order)]
+        )
         givens.append(given)
     if prints[0] != prints[1] and givens[0] == givens[1]:
         findings.differing.append(trial.family.name)
     for number, part in enumerate(row_slices(case.rows, order)):
-        args, found = sliced(inputs, case.rows, part), contestant.outputs(0, part)
+        args, found = sliced(inputs, case.rows, part), contestant.outputs(0, part, in_place=True)
         if number >= 2 and not has_time():
             own = next(t for t in findings.tried if t.trial is trial)
             eager = case.oracle.eager(state, [args], seed).calls[0]
@@ -305,7 +307,7 @@ def _examine_group(
 ) -> None:
     calls = [arguments_of(trial, case.reference) for trial in group]
     seed = seeds.draw()
-    first = _call_all(contestant, case.shape, state, calls, seed, FILLS[0], findings)
+    first = _call_all(contestant, case, state, calls, seed, FILLS[0], findings)
     if lies_in_inputs(contestant, 0, calls[0], first[0]):
         findings.labels.add(Label.ALIASES_INPUT)
     after = contestant.give_state()
@@ -313,15 +315,15 @@ def _examine_group(
         # Its outputs are read where they lie, and there is room for one of them: the second call's takes its place.
         secret = seeds.draw()
         prints = [fingerprint(row, secret) for row in first]
-        first = again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
+        first = again = _call_all(contestant, case, state, calls, seed, FILLS[1], findings)
         varying = [n for n in range(len(calls)) if fingerprint(first[n], secret) != prints[n]]
     else:
-        again = _call_all(contestant, case.shape, state, calls, seed, FILLS[1], findings)
+        again = _call_all(contestant, case, state, calls, seed, FILLS[1], findings)
         varying = [n for n in range(len(calls)) if not _same_outputs(first[n], again[n])]
     if varying and not case.large:
 
         def call(fill: int) -> list[list[torch.Tensor]]:
-            outputs = _call_all(contestant, case.shape, state, calls, seed, fill, findings)
+            outputs = _call_all(contestant, case, state, calls, seed, fill, findings)
             return [outputs[n] for n in varying]
 
         answers = {fill: [row[n] for n in varying] for fill, row in zip(FILLS, (first, again), strict=True)}
@@ -359,7 +361,7 @@ def lies_in_inputs(contestant: Contestant, slot: int, args: tuple[Any, ...], out
     """Whether a call's output changes when its inputs are overwritten, with the worker stopped: no matter what the
     worker says of its addresses, then they share memory."""
     views = [contestant.pool.view(place) for place in contestant.layout.slots[slot]]
-    # A large output on a GPU is no copy: it would change together with what it is compared with.
+    # An output that is read where it lies would change together with what it is compared with.
     before = fingerprint(output, LOOKED_AT) if contestant.pool.memory.bytes.is_cuda else None
     for view in views:
         view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
@@ -404,7 +406,7 @@ def _same_outputs(a: Sequence[torch.Tensor], b: Sequence[torch.Tensor]) -> bool:
 
 def _call_all(
     contestant: Contestant,
-    shape: Shape,
+    case: Case,
     state: State,
     calls: Sequence[tuple[Any, ...]],
     seed: int,
@@ -414,11 +416,11 @@ def _call_all(
     """One batch: weights, fresh argument tensors, inputs, calls; then what came out and what was touched."""
     pool, slots = contestant.pool, contestant.layout.slots[: len(calls)]
     contestant.take_state(list(state.values()))
-    contestant.map(shape, range(len(calls)))
+    contestant.map(case.shape, range(len(calls)))
     pool.fill_bands(fill)
     write_inputs(contestant, calls)
     contestant.call(range(len(calls)), seed)
-    outputs = [contestant.outputs(number) for number in range(len(calls))]
+    outputs = [contestant.outputs(number, in_place=case.large) for number in range(len(calls))]
     note_memory_use(contestant, len(calls), findings)
     findings.damaged_bands += pool.damaged_bands()
     for args, places in zip(calls, slots, strict=True):

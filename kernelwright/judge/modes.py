@@ -165,11 +165,12 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Random operators give what the tape has instead of drawing: the same mask in another precision."""
+    """Random operators give what the tape has instead of drawing; the same numbers in float64 if `wide`."""
 
-    def __init__(self, tape: Sequence[Any]) -> None:
+    def __init__(self, tape: Sequence[Any], *, wide: bool) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.tape = list(tape)
+        self.wide = wide
 
     def __torch_dispatch__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -184,7 +185,12 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return x * mask.to(x.dtype) / (1 - p), mask
         if func._schema.is_mutable and isinstance(args[0], torch.Tensor):
             return args[0].copy_(recorded)
-        return tree_map(_wide, recorded)
+        return tree_map(_wide if self.wide else _own, recorded)
+
+
+def _own(value: Any) -> Any:
+    """Whoever writes into what it was given must not change the tape."""
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def _wide(value: Any) -> Any:

@@ -185,13 +185,20 @@ class Oracle:
         with Widened():
             return self._run_wide(wide_state, wide_calls, seed, tape)
 
+    def state_after(self, state: State, calls: Sequence[tuple[Any, ...]]) -> State:
+        """What a row of calls leaves behind, in float64; one call at a time, for their outputs may be large."""
+        wide = self._widened_state(state)
+        for args in calls:
+            wide = self._exact(wide, [args], 0, ()).state
+        return wide
+
     def _widened_state(self, state: State) -> State:
         if self._wide_of is not state:
             self._wide_of, self._wide_state = state, {name: _widened(t) for name, t in state.items()}
         return self._wide_state
 
     def _run_wide(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
-        with Replaying(tape) if tape else contextlib.nullcontext():
+        with Replaying(tape, wide=True) if tape else contextlib.nullcontext():
             return self._run(self.wide, state, calls, seed)
 
     def _run(self, model: nn.Module, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Answers:
@@ -235,7 +242,7 @@ class Oracle:
         draws = max(2 * self.draws, 4)
         for _ in range(draws):
             near = [_mapped(args, _neighbour) for args in calls]
-            with self._flags(), Replaying(tape) if tape else contextlib.nullcontext():
+            with self._flags(), Replaying(tape, wide=False) if tape else contextlib.nullcontext():
                 found = self._run(self.model, state, near, seed)
             exact = self._exact(state, near, seed, tape)
             for i, row in enumerate(found.calls):

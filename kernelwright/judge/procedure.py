@@ -458,7 +458,8 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         state=case.state,
         yards=own.yards,
         stateful=bool(findings.state_scores),
-        state_yards={name: yard for name, yard, _ in findings.state_scores},
+        # The first of each: from one call on the problem's own inputs, as those are that will be timed.
+        state_yards={name: yard for name, yard, _ in reversed(findings.state_scores)},
         own_memory=Label.ALIASES_INPUT in policy.forbid - case.habits,
         verified="by_distribution" not in notes.evidence,
         large=case.large,

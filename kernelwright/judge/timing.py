@@ -15,8 +15,6 @@ from itertools import accumulate, pairwise
 from statistics import median
 from typing import Any
 
-import torch
-
 from kernelwright.judge.budget import Stopwatch
 from kernelwright.judge.codec import flatten_arguments
 from kernelwright.judge.contestant import Contestant
@@ -179,14 +177,15 @@ def _turn_one_by_one(
     places = contestants[CANDIDATE].layout.slots
     pool = contestants[CANDIDATE].pool
 
-    def fill(slot: int, *, nothing: bool = False) -> None:
+    def fill(slot: int) -> None:
         for place, tensor in zip(places[slot], flatten_arguments(inputs[slot])[1], strict=True):
-            pool.view(place).copy_(torch.zeros((), dtype=tensor.dtype) if nothing else tensor)
+            pool.view(place).copy_(tensor)
 
     elapsed = {}
     for name in order:
         for slot in slots:
-            fill(slot, nothing=True)
+            for place in places[slot]:
+                pool.view(place).zero_()
         with _blaming(name):
             elapsed[name] = len(slots) * median(contestants[name].call_one_by_one(slots, seed, fill))
         course.wait_after(name)
@@ -216,7 +215,8 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
         given = fingerprint(flatten_arguments(args)[1], secret)
         write_inputs(contestant, [args])
         del args
-        give_back(contestant.pool.memory.bytes.device)  # the worker needs it now
+        if course.tight:
+            give_back(contestant.pool.memory.bytes.device)  # the worker needs it now
         with _blaming(name):
             elapsed[name] = contestant.call(range(1), seed)
         course.wait_after(name)

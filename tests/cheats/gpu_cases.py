@@ -80,6 +80,7 @@ GPU_CASES = (
     # Launching takes longer than the kernels, and in one process than in another: nobody is faster by that.
     GpuCase("P10 itself, tiny", "itself", "linear", (V.CORRECT,), LONGER, (S.SAME, S.INCONCLUSIVE)),
     GpuCase("P11 wide softmax", "itself", "softmax_large", (V.CORRECT,)),
+    GpuCase("outputs of more than a gigabyte", "itself", "mish_twice", (V.CORRECT,)),
     GpuCase("convolution and batch norm", "itself", "conv", (V.CORRECT,)),
     GpuCase("F1 compile error", "f01_compile_error", "rectify", (V.COMPILE_ERROR,)),
     GpuCase("F7 spinning kernel", "f07_spinning_kernel", "rectify", (V.TIMEOUT,), SHORT, alone=True),

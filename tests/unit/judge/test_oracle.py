@@ -53,6 +53,25 @@ def test_dropout_is_replayed_with_the_same_mask():
     assert yard.eager_rms < 1e-6
 
 
+def test_numbers_that_a_forward_draws_are_the_same_in_every_precision():
+    body = "    def __init__(self):\n        super().__init__()\n        self.cell = nn.Linear(8, 1)\n"
+    oracle, args, state = oracle_for(body + FORWARD.format("self.cell(torch.randn(6, 8).add_(x))"))
+    oracle.random = True
+    yard = oracle.truth(state, [args], 7).calls[0][0]
+    assert yard.exact.dtype is torch.float64
+    assert 0 < yard.eager_rms < 1e-6
+
+
+def test_what_calls_leave_behind_is_known_without_their_outputs():
+    body = "    def __init__(self):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(8)\n"
+    oracle, args, state = oracle_for(body + FORWARD.format("self.norm(x)"))
+    left = oracle.state_after(state, [args, args])
+    expected = oracle.truth(state, [args, args], 0).state
+    assert left["norm.running_var"].dtype is torch.float64
+    for name in ("norm.running_mean", "norm.running_var", "norm.num_batches_tracked"):
+        assert torch.equal(left[name].reshape(-1), expected[name].exact)
+
+
 def test_running_statistics_are_followed_over_calls():
     body = "    def __init__(self):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(8)\n"
     oracle, args, state = oracle_for(body + FORWARD.format("self.norm(x)"))

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from kernelwright.judge.large import fingerprint, row_slices, rows_of, sliced
+from kernelwright.judge.large import _linear_hash, _weights, fingerprint, row_slices, rows_of, sliced
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
 from kernelwright.judge.provenance import Origin, following
@@ -183,6 +183,25 @@ def test_a_fingerprint_changes_with_any_byte_and_with_the_secret():
     assert fingerprint([x], 8) != before
     x[999] += 1
     assert fingerprint([x], 7) != before
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((40, 1001), torch.float32), ((7,), torch.float16), ((5, 3), torch.bool), ((9000,), torch.float64)],
+)
+def test_the_fingerprint_of_a_gpu_knows_every_byte_and_every_order_wherever_the_tensor_begins(shape, dtype):
+    generator = torch.Generator().manual_seed(3)
+    x = torch.randint(0, 2 if dtype is torch.bool else 100, shape, generator=generator).to(dtype)
+    weights = _weights(5, CPU)
+    before = int(_linear_hash(x, weights))
+    shifted = torch.cat([torch.zeros(1, dtype=dtype), x.reshape(-1)])[1:]
+    assert int(_linear_hash(shifted, weights)) == before
+    for at in torch.randint(0, x.numel(), (20,), generator=generator).tolist():
+        other = x.clone().reshape(-1)
+        other[at] = 1 - other[at].to(torch.float64)
+        if not torch.equal(other, x.reshape(-1)):
+            assert int(_linear_hash(other, weights)) != before
+    assert int(_linear_hash(x.reshape(-1).roll(1), weights)) != before
 
 
 # --- precision
