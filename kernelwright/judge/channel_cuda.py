@@ -68,6 +68,14 @@ def _ready(device: torch.device | None = None) -> None:
 
 # --- the judge's memory
 
+PAGE_BYTES = 2 << 20  # of device memory, as drivers map large allocations
+
+
+def in_whole_pages(size: int) -> int:
+    """As PyTorch asks for memory too: what is no whole number of large pages is mapped by smaller ones throughout, and
+    a kernel that walks over many of them waits for their addresses (docs/decisions/0024)."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
+
 
 class DeviceMemory:
     """One allocation of our own; its IPC handle lets a worker in."""
@@ -76,7 +84,7 @@ class DeviceMemory:
         _ready(device)
         torch.cuda.empty_cache()
         pointer = ctypes.c_uint64()
-        _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
+        _call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(in_whole_pages(size)))
         self._pointer = pointer.value
         self.handle: str | None = _export(self._pointer).hex()
         self.bytes = tensor_at(self._pointer, size, torch.uint8)
@@ -185,7 +193,6 @@ def exported(tensor: torch.Tensor, known: dict[int, bytes]) -> torch.Tensor:
     return tensor
 
 
-PAGE_BYTES = 2 << 20  # of device memory, as drivers map large allocations
 LOOKERS = 1024  # blocks, on all multiprocessors: each has its own memory of where pages lie
 
 

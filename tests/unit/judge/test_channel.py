@@ -116,3 +116,7 @@ def test_a_worker_meets_pages_before_it_calls_and_before_it_hands_over(monkeypat
     assert bench.call(slice(0, 2), 0, {})[0] is wire.Status.DONE
     assert bench.hand_over(slice(0, 2), 0, {})[0] is wire.Status.DONE
     assert met == [(3,)] * 4
+
+
+def test_memory_is_asked_for_in_whole_pages():
+    assert [channel_cuda.in_whole_pages(size) >> 20 for size in (1, 2 << 20, (2 << 20) + 1, 7 << 30)] == [2, 2, 4, 7168]
