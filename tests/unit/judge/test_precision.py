@@ -59,6 +59,27 @@ def test_rounded_operands_of_a_product_are_named(precision: str):
     assert named(PRODUCT, (64, 64), compute, 1) in (precision.split()[0], *(["tf32"] if precision == "fp16" else []))
 
 
+def cut_off(x: torch.Tensor) -> torch.Tensor:
+    """To float32, towards zero."""
+    nearest = x.float()
+    return torch.where(nearest.double().abs() > x.abs(), torch.nextafter(nearest, torch.zeros(())), nearest)
+
+
+@pytest.mark.parametrize("lost", [0.0, 6e-5])
+@pytest.mark.parametrize("seed", range(3))
+def test_tf32_is_named_where_sums_are_cut_off_too(seed: int, lost: float):
+    """As a tensor core adds up: of products of one sign it loses about as much as TF32 rounds; `lost`, and more."""
+
+    def compute(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        a, b = rounded(a, "tf32").double(), rounded(b, "tf32").double()
+        total = torch.zeros(a.shape[0], b.shape[1])
+        for k in range(0, a.shape[1], 4):
+            total = cut_off(total.double() + a[:, k : k + 4] @ b[k : k + 4])
+        return (total.double() * (1 - lost)).float()
+
+    assert named(PRODUCT, (256, 256), compute, seed) == "tf32"
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_a_product_in_a_narrow_type_is_named_even_where_it_overflows(dtype: torch.dtype):
     compute = lambda a, b: (a.to(dtype) @ b.to(dtype)).float()
@@ -86,7 +107,7 @@ def test_a_mean_over_narrow_inputs_is_named(dtype: torch.dtype):
     assert named(MEAN, (128, 65), compute, 4, families=len(FAMILIES)) in ("tf32", "fp16", "bf16")
 
 
-@pytest.mark.parametrize("factor", [1 - 5e-4, 1 + 5e-4, 1 - 2e-3, 1 + 1e-2])
+@pytest.mark.parametrize("factor", [1 - 2e-5, 1 - 2e-4, 1 - 5e-4, 1 + 5e-4, 1 - 2e-3, 1 + 1e-2])
 @pytest.mark.parametrize("seed", range(5))
 def test_a_wrong_factor_is_not_called_reduced_precision(factor: float, seed: int):
     assert named(PRODUCT, (64, 64), lambda a, b: (a @ b) * factor, seed, families=len(FAMILIES)) == ""
