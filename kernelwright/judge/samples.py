@@ -2,7 +2,7 @@
 
 A batch of K calls takes T = h(K) + f + K t. h, what handing K outputs over takes, is measured on the trusted eager
 worker by a batch whose calls give what they gave before; f, what makes the first call slower, is read off that worker's
-batches of one and of many calls; t = (T - h - f) / K. The candidate's own slope is not asked: slowing small batches
+batches of one and of many calls, or of two that follow one; t = (T - h - f) / K. The candidate's own slope is not asked: slowing small batches
 down would forge it.
 """
 
@@ -120,8 +120,13 @@ def first_call(turns: Sequence[Turn], handed: dict[int, float]) -> float:
 
 
 def first_of_two(turns: Sequence[Turn], handed_s: float) -> float:
-    """The same where no batch has more than one call: two of them take T = h + f + 2 t, and one T = h + f + t."""
-    slower = [2 * turn.elapsed_s[AGAIN] - turn.twice_s - handed_s for turn in turns if turn.twice_s is not None]
+    """The same where no batch has more than one call: one takes T = h + f + t. Two more on the same inputs, right after
+    it, take h + 2 t: nobody else, the judge least of all, had the GPU in between."""
+    slower = [
+        turn.elapsed_s[AGAIN] - handed_s - (turn.twice_s - turn.handed_s) / 2
+        for turn in turns
+        if turn.twice_s is not None
+    ]
     if not slower:
         return 0.0
     spent = median(turn.elapsed_s[AGAIN] - handed_s for turn in turns)
