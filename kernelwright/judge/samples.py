@@ -2,8 +2,8 @@
 
 A batch of K calls takes T = h(K) + f + K t. h, what handing K outputs over takes, is measured on the trusted eager
 worker by a batch whose calls give what they gave before; f, what makes the first call slower, is read off that worker's
-batches of one and of many calls, or of two that follow one; t = (T - h - f) / K. The candidate's own slope is not asked: slowing small batches
-down would forge it.
+batches of one and of many calls, or of two that follow one; t = (T - h - f) / K. The candidate's own slope is not
+asked: slowing small batches down would forge it.
 """
 
 import math
