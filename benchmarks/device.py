@@ -87,7 +87,7 @@ def one(path: Path, device: Device, copy: float, options: argparse.Namespace) ->
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("error", message="ModelNew runs")  # a call it was planned for
         error = errors(problem, instance, new, "cuda")
-        graphed = "skipped: it changes state" if graph.updates else under_graph(instance, new)
+        graphed = under_graph(instance, new)
         survived = survives(instance, new)
         if options.check:
             return {
@@ -177,9 +177,11 @@ def relative(x: torch.Tensor, truth: torch.Tensor) -> float:
     return float(difference.norm() / truth.double().norm().clamp_min(1e-300))
 
 
-def under_graph(instance: Any, new: Any) -> bool | str:
-    """Whether a captured and replayed call gives what a plain call gives, on data that came after the capture."""
+def under_graph(instance: Any, new: Any) -> bool:
+    """Whether a captured and replayed call gives, and leaves in buffers, what a plain call does, on data that came after
+    the capture."""
     static = [t.clone() if isinstance(t, torch.Tensor) else t for t in instance.inputs]
+    before = copied_state(new)
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -191,10 +193,18 @@ def under_graph(instance: Any, new: Any) -> bool | str:
     for t in static:
         if isinstance(t, torch.Tensor) and t.is_floating_point():
             t.mul_(0.5)
+    new.load_state_dict(before)
     graph.replay()
+    left = copied_state(new)
+    new.load_state_dict(before)
     plain = leaves(new(*static))
     torch.cuda.synchronize()
-    return all(torch.equal(a, b) for a, b in zip(captured, plain, strict=True))
+    same_state = all(torch.equal(value, left[name]) for name, value in new.state_dict().items())
+    return same_state and all(torch.equal(a, b) for a, b in zip(captured, plain, strict=True))
+
+
+def copied_state(model: Any) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
 
 
 def survives(instance: Any, new: Any) -> dict[str, bool]:
@@ -214,7 +224,7 @@ def survives(instance: Any, new: Any) -> dict[str, bool]:
 
 
 def outcome(model: Any, inputs: list[Any]) -> Any:
-    state = {name: value.clone() for name, value in model.state_dict().items()}
+    state = copied_state(model)
     torch.manual_seed(2)
     try:
         return leaves(model(*[t.clone() if isinstance(t, torch.Tensor) else t for t in inputs]))

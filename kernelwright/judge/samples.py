@@ -167,17 +167,20 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
         between = ratio_interval(measured["eager"], measured[AGAIN])
         noise = max(abs(math.log(between.low)), abs(math.log(between.high)), FEW_TURNS / turns_of(measured[AGAIN]))
     alone = _alone(samples, times, noise)
-    if alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and samples.one_by_one):
-        speedup = {name: _one_by_one(samples, name) for name in speedup}
+    by_one = alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and _seen_alone(samples))
+    if by_one:  # nobody can do the work of such calls ahead: what they say counts, if they are enough to say anything
+        measured = {name: [[[us] for us in alone_us]] for name, alone_us in samples.single_us.items()}
+        speedup = {name: ratio_interval(measured[name], measured[CANDIDATE]) for name in speedup}
+    known = max(noise, FEW_TURNS / turns_of(measured[CANDIDATE]))
     first = next(iter(speedup.values()), None)
-    speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, noise)
-    if speed in (Speed.FASTER, Speed.SLOWER) and alone is not Alone.DISAGREES and next(iter(speedup)) == "eager":
+    speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, known)
+    if speed in (Speed.FASTER, Speed.SLOWER) and next(iter(speedup)) == "eager":
         # Eager takes part twice. A process that was disturbed is slow by itself: both must say the same.
         again = ratio_interval(measured[AGAIN], measured[CANDIDATE])
-        speed = speed if speed_of(again, noise) is speed else Speed.INCONCLUSIVE
+        speed = speed if speed_of(again, known) is speed else Speed.INCONCLUSIVE
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
-    if speed is Speed.FASTER and alone is Alone.UNCLEAR and samples.one_by_one:
+    if speed is Speed.FASTER and alone is Alone.UNCLEAR and samples.one_by_one and not by_one:
         speed = Speed.INCONCLUSIVE
     return Clocked(times, speedup, noise, speed, alone is Alone.DISAGREES)
 
@@ -212,13 +215,14 @@ def _unmeasured(samples: Samples) -> bool:
     return sum(us < NOTHING_US for us in turns) > len(turns) / 4
 
 
+def _seen_alone(samples: Samples) -> bool:
+    """Whether calls one by one were measured, and take longer than talking about them does."""
+    both = (*samples.single_us[CANDIDATE], *samples.single_us[AGAIN])
+    return samples.one_by_one and sum(us < NOTHING_US for us in both) <= len(both) / 4
+
+
 def turns_of(runs: Sequence[Sequence[Sequence[float]]]) -> int:
     return max(1, sum(len(block) for run in runs for block in run))
-
-
-def _one_by_one(samples: Samples, name: str) -> Interval:
-    """The speed-up over calls that are made one at a time."""
-    return ratio_interval([[[t] for t in samples.single_us[name]]], [[[t] for t in samples.single_us[CANDIDATE]]])
 
 
 def speed_of(speedup: Interval, noise: float) -> Speed:

@@ -181,6 +181,26 @@ def test_what_calls_one_by_one_cannot_confirm_is_not_called_faster():
     assert clocked.speed is not Speed.FASTER
 
 
+def test_two_calls_one_by_one_confirm_a_large_difference_and_no_small_one():
+    def clocked(candidate_us: float) -> Clocked:
+        times = {"eager": 300.0, "eager again": 300.0, CANDIDATE: candidate_us}
+        samples = Samples()
+        samples.add_restart(turns(times) + one_by_one(times)[:2])
+        return summarise(samples, ["eager"], 0.0)
+
+    assert clocked(100.0).speed is Speed.FASTER
+    assert clocked(270.0).speed is not Speed.FASTER
+
+
+def test_calls_that_are_lost_in_the_talk_about_them_are_nobodys_speed_up():
+    samples = Samples()
+    times = {"eager": 30.0, "eager again": 30.0, CANDIDATE: 10.0}
+    samples.add_restart(turns(times) + one_by_one(times | {CANDIDATE: -5.0})[:2])
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.speedup["eager"].median == pytest.approx(3.0, rel=0.01)
+    assert clocked.speed is Speed.INCONCLUSIVE
+
+
 @pytest.mark.parametrize("wobble", [0.0, 30.0])
 def test_an_honest_candidate_is_as_fast_when_inputs_come_one_by_one(wobble: float):
     """On a GPU each call then waits for its launch as well, eager's more of them."""
