@@ -178,8 +178,7 @@ def relative(x: torch.Tensor, truth: torch.Tensor) -> float:
 
 
 def under_graph(instance: Any, new: Any) -> bool:
-    """Whether a captured and replayed call gives, and leaves in buffers, what a plain call does, on data that came after
-    the capture."""
+    """Whether a captured and replayed call gives, and leaves in buffers, what a plain one does; on newer data."""
     static = [t.clone() if isinstance(t, torch.Tensor) else t for t in instance.inputs]
     before = copied_state(new)
     stream = torch.cuda.Stream()

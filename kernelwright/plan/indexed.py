@@ -8,6 +8,7 @@ interleaving. Its elements can still be read where they lie, at coordinates foun
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 
 from kernelwright.ir.dtypes import DType, int32, int64
 from kernelwright.ir.nodes import (
@@ -89,8 +90,7 @@ def has_long_rows(view: Reshape) -> bool:
 
 
 def is_plain(view: View) -> bool:
-    base = base_of(view)
-    return isinstance(base, (Const, Iota)) or isinstance(guarded_layout(view, {base: assumed(base)}), Layout)
+    return isinstance(base_of(view), Iota) or is_expressible(view)
 
 
 def reshaped_back(x: Node, shape: Shape) -> Node | None:
@@ -113,7 +113,37 @@ def picked(x: Node) -> Node | None:
     result: Node | None = split(stuck, inside)
     for view in views_over(x, stuck):
         result = gathered_through(view, result) if isinstance(result, Gather) else None
-    return result
+    if not isinstance(result, Gather):
+        return None
+    result = Gather(result.x, tuple(map(inward, result.indices)))
+    # A view further out may leave strides behind as well. Then there would be a copy of what is picked from, with every
+    # element in it as often as it could be picked.
+    return result if all(is_expressible(x) for x in (result.x, *leaves_of(result.indices))) else None
+
+
+def inward(x: Node) -> Node:
+    """view(f(x, y))  ->  f(view(x), view(y)): coordinates are computed where they are used."""
+    if not isinstance(x, (View, Map)):
+        return x
+    inner = x.rebuild(tuple(map(inward, x.operands)))
+    if not (isinstance(inner, View) and isinstance(inner.x, Map)):
+        return inner
+    return inner.x.rebuild(tuple(inward(inner.rebuild((a,))) if a.shape else a for a in inner.x.args))
+
+
+def leaves_of(indices: Sequence[Node]) -> Iterator[Node]:
+    """What coordinates are computed from."""
+    for x in indices:
+        if isinstance(x, Map):
+            yield from leaves_of(x.args)
+        elif x.shape:
+            yield x
+
+
+def is_expressible(x: Node) -> bool:
+    """Whether strides say where it is read, in memory or among numbers that follow each other."""
+    base = base_of(x)
+    return isinstance(base, Const) or isinstance(guarded_layout(x, {base: assumed(base)}), Layout)
 
 
 def assumed(base: Node) -> Buffer:

@@ -182,6 +182,26 @@ def test_a_view_that_strides_cannot_say_is_not_copied_for_a_kernel() -> None:
     assert Materialise not in kinds(made)
 
 
+def test_views_beyond_one_that_is_read_by_index_do_not_multiply_what_it_is_read_from() -> None:
+    """Windows put together again: each Reshape by itself could be read by index, both together could not."""
+    windows = Permute(Reshape(cumsum(leaf(0, (32, 3, 49, 8))), (32, 3, 49, 8)), (0, 2, 1, 3))
+    image = Permute(Reshape(windows, (2, 4, 4, 7, 7, 24)), (0, 1, 3, 2, 4, 5))
+    made = planned(half(Reshape(image, (2, 784, 24))))
+    copies = [step.result for step in made.steps if isinstance(step, Materialise)]
+    assert all(copy.nbytes <= leaf(0, (32, 3, 49, 8)).nbytes for copy in copies)
+    assert sum(kernel.bytes_moved for kernel in made.kernels) <= 2 * 32 * 3 * 49 * 8 * 4
+
+
+def test_coordinates_are_computed_where_they_are_used() -> None:
+    shuffled = Reshape(
+        Permute(Reshape(leaf(0, (2, 12, 6, 10)), (2, 3, 2, 2, 6, 10)), (0, 1, 4, 2, 5, 3)), (2, 3, 12, 20)
+    )
+    made = planned(half(Permute(shuffled, (0, 2, 3, 1))))
+    (kernel,) = made.kernels
+    assert kinds(made) == [Kernel]
+    assert [layout.buffer.dtype for _, layout in kernel.region.stores] == [float32]
+
+
 def test_a_view_with_short_rows_that_strides_cannot_say_is_read_by_index() -> None:
     flat = Reshape(Permute(leaf(0, (8, 64)), (1, 0)), (64 * 8,))
     made = planned(fn("relu", flat))
