@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import re
+import textwrap
 from collections.abc import Sequence
 
 from kernelwright.emit.explain import docstring
-from kernelwright.emit.expressions import attribute, python, tuple_text
+from kernelwright.emit.expressions import python, tuple_text
 from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
@@ -60,6 +61,7 @@ def emit(program: Program, problem: Problem, measured: Sequence[str] = ()) -> st
 
 def imports(program: Program) -> str:
     text = IMPORTS.replace("import sys\n", "import re\nimport sys\n") if looks_in(program) else IMPORTS
+    text = text.replace("ChainMap", "ChainMap, Counter") if program.plan.graph.updates else text
     return text + ("from torch.utils.weak import WeakTensorKeyDictionary\n" if packs(program) else "")
 
 
@@ -251,18 +253,16 @@ def watched(model):
     return settings, parts, [(home(modules.get(path), name), name) for path, _, name in state]
 
 
-def why_not(model, arguments, values):
+def why_not(model, tensors, values):
     """What differs from what the kernels were made for, or None."""
-    if model not in WATCHED:
-        WATCHED[model] = watched(model)
-    settings, parts, state = WATCHED[model]
-    tensors = [*arguments, *(kept.get(name) for kept, name in state)]
+    settings, parts, _ = WATCHED[model]
+    device = getattr(tensors[0], "device", None) if tensors else None
     for (name, shape, strides, dtype), tensor in zip(TENSORS, tensors):
         if type(tensor) not in ({types}) or tensor.dtype is not dtype or tensor.shape != shape:
             return f"{{name}} is not {{dtype}} of shape {{shape}}"
         if strides is ...:
             continue  # no kernel touches it
-        if tensor.device.type != "{kind}" or tensor.device != tensors[0].device:
+        if tensor.device != device or device.type != "{kind}":
             return f"{{name}} is on {{tensor.device}}"
         if tensor.layout is not torch.strided or tensor.is_neg():
             return f"{{name}} is not stored as plain numbers"
@@ -308,7 +308,8 @@ BUILT = """\
 # Only in files of models that change their state or their arguments.
 UPDATES = """\
     places = [tensor.untyped_storage().data_ptr() for tensor in tensors]
-    if any(places.count(places[i]) > 1 for i in UPDATED):
+    times = Counter(places)
+    if any(times[places[i]] > 1 for i in UPDATED):
         return "a tensor that is changed shares memory with another"
 """
 
@@ -470,8 +471,13 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
     generic_guard = [f"if options or len(arguments) != {len(positions)}:", fallback] if generic else []
     values = [name for name, _ in built_in_values(program, original)]
     groups = [tuple_expression([x.name for x in inputs]), *([tuple_expression(values)] if values else [])]
-    guard = [f"if not self.planned({', '.join(groups)}):", fallback]
-    lines = [*generic_guard, *unpacked, *guard, *forward_lines(program, device_text(program))]
+    names = [program.plan.places[param].name for param in state_of(program)]
+    state = free_name("state", {*names, *(b.name for b in program.plan.places.values()), *arguments, *values})
+    guard = [f"{state} = self.planned({', '.join(groups)})", f"if {state} is None:", fallback]
+    taken = (
+        [*guard, *unpacking(names, state)] if names else [f"if self.planned({', '.join(groups)}) is None:", fallback]
+    )
+    lines = [*generic_guard, *unpacked, *taken, *forward_lines(program, device_text(program))]
     return "\n".join(
         [
             "class ModelNew(Model):",
@@ -487,20 +493,39 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
     )
 
 
+def free_name(wish: str, taken: set[str]) -> str:
+    return free_name(f"{wish}_", taken) if wish in taken else wish
+
+
+def unpacking(names: Sequence[str], state: str) -> list[str]:
+    """A name for each parameter and buffer: looked up once a call, in modules within modules."""
+    line = f"{', '.join(names)}{',' if len(names) == 1 else ''} = {state}"
+    if len(line) <= LONGEST_LINE:
+        return [line]
+    return ["(", *(f"    {row}" for row in textwrap.wrap(f"{', '.join(names)},", LONGEST_LINE)), f") = {state}"]
+
+
+LONGEST_LINE = 100
+
+
 def device_text(program: Program) -> str:
     """Where results go: to the first tensor there is."""
-    leaves = [x.name for x in all_arguments(program)] + [attribute(param.path) for param in state_of(program)]
+    places = program.plan.places
+    leaves = [x.name for x in all_arguments(program)] + [places[param].name for param in state_of(program)]
     return f"{leaves[0]}.device" if leaves else f'torch.device("{program.target}")'
 
 
 PLANNED = '''\
 def planned(self, arguments, values=()):
-    """Whether the kernels fit this call. If not, the original runs, and the first time a warning says why."""
-    reason = why_not(self, arguments, values)
+    """The model's own tensors if the kernels fit this call, else None: the original runs, and a warning says why."""
+    if self not in WATCHED:
+        WATCHED[self] = watched(self)
+    state = [kept.get(name) for kept, name in WATCHED[self][2]]
+    reason = why_not(self, [*arguments, *state], values)
     if reason and not ModelNew.warned:
         ModelNew.warned = True
         warnings.warn(f"ModelNew runs the original forward: {reason}. Plan for what you serve.", stacklevel=3)
-    return reason is None'''
+    return None if reason else state'''
 
 
 def tuple_expression(items: Sequence[str]) -> str:

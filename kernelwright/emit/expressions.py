@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import math
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +15,6 @@ from kernelwright.ir.nodes import (
     Node,
     Opaque,
     Pad,
-    Param,
     Permute,
     Reshape,
     Shape,
@@ -82,7 +80,7 @@ class Expressions:
 
     def of(self, node: Node) -> str:
         if node in self.places and not isinstance(node, Iota):
-            return variable(self.places[node])
+            return self.places[node].name
         match node:
             case Const(value, dtype):
                 return f"torch.tensor({python(value)}, dtype=torch.{dtype.name}, device={self.device})"
@@ -206,24 +204,6 @@ def matmul_form(a: str, b: str, result: str) -> tuple[str | None, str | None]:
     rows = {x + summed[0]: "", summed[0] + x: ".mT"}.get(a[-2:])
     columns = {summed[0] + z: "", z + summed[0]: ".mT"}.get(b[-2:])
     return rows, columns
-
-
-def variable(buffer: Buffer) -> str:
-    """The name of a tensor in forward(): state is reached through self."""
-    return attribute(buffer.source.path) if isinstance(buffer.source, Param) else buffer.name
-
-
-def attribute(path: str) -> str:
-    """layers.0.weight -> self.layers[0].weight; a part that Python could not read is asked for by name"""
-    text = "self"
-    for part in path.split("."):
-        if part.isdigit():
-            text += f"[{part}]"
-        elif part.isidentifier() and not keyword.iskeyword(part):
-            text += f".{part}"
-        else:
-            text = f"getattr({text}, {part!r})"
-    return text
 
 
 def python(value: object) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
 from kernelwright.generate.literals import camel, identifier, literal, local, names_in
-from kernelwright.generate.phases import Phases, phases_of
+from kernelwright.generate.phases import Phases, is_full, phases_of
 from kernelwright.generate.pointwise import LANES, LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
 from kernelwright.generate.program import Source
 from kernelwright.generate.rows import RowAccess, RowGrid, is_dense, row_grid
@@ -26,7 +26,8 @@ from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
-from kernelwright.plan.steps import Origin
+from kernelwright.plan.layouts import base_of
+from kernelwright.plan.steps import Layout, Origin
 
 UINT8 = by_name("uint8")
 
@@ -130,10 +131,22 @@ class RowsWriter(Writer):
         # One element for all lanes is not worth a place beside its vector, where a row is held: it is in the cache.
         late |= {name for name, phases in users.items() if len(phases) > 1 and self.is_one_for_all(name)}
         late -= {name for name, _ in self.picked.values()}
-        self.of_row = [name for name, _ in self.accesses if name in of_row]
+        self.replaced, self.last = self.replacing()
+        self.of_row = [name for name, _ in self.accesses if name in of_row and name not in self.replaced]
         self.early = [name for name, _ in self.read if name in users and name not in of_row | late]
         self.late = [name for name, _ in self.accesses if name in late - of_row]
         self.exported = self.exported_values()
+
+    def replacing(self) -> tuple[list[str], list[Map]]:
+        """Operands whose place a row's new value takes, and what is computed from them: by whoever stores it, since
+        nobody else may look at them by then."""
+        stored = {layout.buffer.name for _, layout in self.phases.row_stores()}
+        loads = [x for x, layout in self.region.loads if layout.buffer.name in stored]
+        loads = [x for x in loads if is_read_for_itself(x, dict(self.region.loads)[x].buffer.name, self.region)]
+        made = {node for x in loads for node in made_of(x, self.region)}
+        names = {self.load_names[x] for x in loads}
+        in_order = [node for node in self.region.body if node in made and isinstance(node, Map)]
+        return [name for name, _ in self.accesses if name in names], in_order
 
     def grid_of(self, region: Region) -> RowGrid:
         return row_grid(region)
@@ -159,13 +172,15 @@ class RowsWriter(Writer):
     def exported_values(self) -> list[Node]:
         """The values of a row that are used in another function than the one that computes them."""
         wanted: set[Node] = {node for node, _ in self.phases.row_stores()}
+        wanted |= {self.phases.resolved(x) for node in self.last for x in node.args}
         for phase in range(self.phases.walks):
             wanted.update(self.phases.operands_in(phase))
         for node in self.region.body:
             if not self.phases.is_full(node) and isinstance(node, Map):
                 mine = self.phases.level[node]
                 wanted.update(x for x in map(self.phases.resolved, node.args) if self.phases.level.get(x, mine) != mine)
-        return [node for node in self.region.body if node in wanted and not self.phases.is_full(node)]
+        here = [node for node in self.region.body if node in wanted and node not in self.last]
+        return [node for node in here if not self.phases.is_full(node)]
 
     # --- addresses
 
@@ -378,6 +393,8 @@ class RowsWriter(Writer):
         values = Values(self)
         kept = []
         for node in self.phases.row_values(level):
+            if node in self.last:
+                continue
             if isinstance(node, Reduce):
                 lane = "i" if self.grid.across else "0"
                 values.define(node, f"s.{self.value_name(node)}.value({lane})", not self.grid.across)
@@ -454,17 +471,23 @@ class RowsWriter(Writer):
     def store_row_function(self) -> list[str]:
         accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
         results = [(self.result_name(n), n, accesses[n, layout]) for n, layout in self.phases.row_stores()]
-        lines = self.coordinate_lines([access for _, _, access in results])
-        for name, node, access in results:
-            value = self.stored(node, access, self.row_text(node))
-            if not self.grid.across:
-                lines.append(f"{self.element(access)} = {value};")
-                continue
-            lines += [
-                f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N> {name};",
-                f"KW_LANES for (int i = 0; i < N; ++i) {name}[i] = {value};",
-                self.store_line(name, access),
-            ]
+        old = [(name, self.access(name)) for name in self.replaced]
+        lines = self.coordinate_lines([*(access for _, access in old), *(access for _, _, access in results)])
+        for name, access in old:
+            lines += self.load_lines(local(name), access, f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N>")
+        values = Values(self, [], self.replaced)
+        for node in self.last:
+            values.compute(node)
+        lines += values.lines[True]
+        if self.grid.across:
+            kinds = [(name, access.layout.buffer.dtype.storage_cpp) for name, _, access in results]
+            lines += [f"kw::Vec<{kind}, N> {name};" for name, kind in kinds]
+            new = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
+            lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *new)), "}"] if new else []
+            lines += [self.store_line(name, access) for name, _, access in results]
+        else:
+            lines += values.lines[False]
+            lines += [f"{self.element(a)} = {self.stored(node, a, values.operand(node))};" for _, node, a in results]
         head = "template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {"
         return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
 
@@ -525,8 +548,29 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         phases=phases.walks,
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         repeated_bytes=repeated_bytes(writer),
-        in_place=any(layout.buffer.name in stored for layout in kernel.region.reads),
+        in_place=any(layout.buffer.name in stored for layout in reads_for_more(region)),
     )
+
+
+def reads_for_more(region: Region) -> list[Layout]:
+    """What is read for more than the row's value that is stored in its place: blocks that share the row all need it."""
+    picked = [origin.layout for _, origin in region.sources]
+    return picked + [layout for x, layout in region.loads if not is_read_for_itself(x, layout.buffer.name, region)]
+
+
+def is_read_for_itself(x: Node, buffer: str, region: Region) -> bool:
+    made = made_of(x, region)
+    stores = [layout.buffer.name for node, layout in region.stores if node in made]
+    return all(isinstance(node, Map) and not is_full(node, region) for node in made) and stores == [buffer]
+
+
+def made_of(x: Node, region: Region) -> set[Node]:
+    """All that an operand has a part in."""
+    made: set[Node] = {x}
+    for node in region.body:
+        if any(operand in made or base_of(operand) in made for operand in loads_of(node)):
+            made.add(node)
+    return made - {x}
 
 
 def step_of(writer: RowsWriter, access: RowAccess) -> int:

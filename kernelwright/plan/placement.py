@@ -15,11 +15,13 @@ from kernelwright.ir.nodes import (
     Input,
     Iota,
     Item,
+    Map,
     Node,
     Opaque,
     Pad,
     Param,
     Permute,
+    Reshape,
     Shape,
     Table,
     Update,
@@ -105,7 +107,7 @@ class Placement:
             if unit.library is not None:
                 self.add_library(unit)
             elif unit.axes:
-                self.add_rows(unit)
+                self.add_rows(number, unit)
             else:
                 self.add_kernel(number, unit)
         for update in self.graph.updates:
@@ -191,9 +193,9 @@ class Placement:
         region = Region(shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, sources=picked)
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, writes_over, core))
 
-    def add_rows(self, unit: Unit) -> None:
+    def add_rows(self, number: int, unit: Unit) -> None:
         """A kernel that reduces, maybe what its core makes. Results are new memory: while one row is written, others
-        may still be read."""
+        may still be read. Only state that a row's own new value is made of lies where it was."""
         core = None if unit.core is None else self.core(unit.core)
         inside = {*unit.maps, unit.core}
         row = row_shape(unit.shape, unit.axes)
@@ -213,6 +215,10 @@ class Placement:
                 continue
             if result in self.joins:
                 own = self.joined(result)
+            elif (update := self.row_update(number, unit, result, loads, row)) is not None:
+                self.done_updates.add(update)
+                self.places[result] = self.places[update.target]
+                own = Layout(self.places[update.target], result.shape, contiguous(result.shape), 0)
             else:
                 buffer = self.result_buffer(result, loads)
                 self.places[result] = buffer
@@ -228,6 +234,45 @@ class Placement:
             unit.shape, tuple(loads.items()), unit.maps, tuple(stores), unit.core, unit.axes, window, picked
         )
         self.steps.append(Kernel(self.namer.kernel(unit.maps, unit.core), region, {}, core))
+
+    def row_update(
+        self, number: int, unit: Unit, result: Node, loads: Mapping[Node, Layout], row: Shape
+    ) -> Update | None:
+        """The state that this value of each row replaces, if it can be written where the old one is read.
+
+        Such as running statistics: whoever reads a row's old value after the new one is written makes nothing of it.
+        """
+        update = next((u for u in self.graph.updates if base_of(u.value) is result), None)
+        if update is None or unit.core is not None or result.shape == unit.shape:
+            return None
+        target, place = update.target, self.places[update.target]
+        reshaped = all(isinstance(view, Reshape) for view in views_between(update.value, result))
+        fits = reshaped and (place.dtype, place.strides) == (result.dtype, contiguous(place.shape))
+        read = {x: layout for x, layout in loads.items() if target in self.memory[x]}
+        own = along_rows(Layout(place, result.shape, contiguous(result.shape), 0), row, row)
+        same = all((at.buffer, at.strides, at.offset, at.guards) == (place, own.strides, 0, ()) for at in read.values())
+        later = self.last_use.get(target, -1) > number or any(target in self.memory[n] for n in self.ends)
+        alone = self.readers_but(update) == 0 and all(self.serves_only(x, result, unit) for x in read)
+        return update if fits and same and alone and not later else None
+
+    def readers_but(self, update: Update) -> int:
+        """How many read a value that becomes state, besides."""
+        base = base_of(update.value)
+        chain = [*views_between(update.value, base), base]
+        others = sum(u.value in chain for u in self.graph.updates) - 1
+        others += sum(node in self.graph.outputs for node in chain)
+        return others + sum(len(self.users[node]) for node in chain) - (len(chain) - 1)
+
+    def serves_only(self, x: Node, result: Node, unit: Unit) -> bool:
+        """Whether nothing but the result is made of it, in this kernel, by Maps alone."""
+        made = {x}
+        for node in unit.maps:
+            if any(operand in made or base_of(operand) in made for operand in loaded(node)):
+                made.add(node)
+        users = [user for node in made - {result} for user in self.users[node] if not isinstance(user, View)]
+        maps = all(isinstance(node, Map) for node in made - {x})
+        stored = any(self.is_stored(node) for node in made - {x, result})
+        return result in made and maps and not stored and all(user in made for user in users)
 
     def sources(self, unit: Unit) -> dict[Node, Layout]:
         """Where what the unit's Gathers pick from lies."""
@@ -411,6 +456,15 @@ class Placement:
 
     def made(self, name: str, node: Node) -> Buffer:
         return Buffer(name, node.shape, node.dtype, contiguous(node.shape))
+
+
+def views_between(x: Node, base: Node) -> list[View]:
+    found: list[View] = []
+    while x is not base:
+        assert isinstance(x, View)
+        found.append(x)
+        x = x.x
+    return found
 
 
 def loaded(node: Node) -> tuple[Node, ...]:

@@ -89,7 +89,7 @@ class Emulation:
 
     def __post_init__(self) -> None:
         text = emit(self.program, self.problem)
-        guard = 'tensor.device.type != "cuda"'
+        guard = 'device.type != "cuda"'
         assert guard in text, "the emitted file asks for its device in another way"
         self.module = ModuleType(f"emulated_{self.problem.name}")
         with at_home(self.problem, "cpu"):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -20,9 +22,11 @@ from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import Config, RowWork, why_not
+from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
 from tests.emulator.build import Library, g_plus_plus, library_of, multiprocessors, order
+from tests.emulator.run import agrees
 from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
 
@@ -293,3 +297,37 @@ def test_division_by_the_inverse_of_a_row_is_division() -> None:
     normal = (exact.abs() > 2.0**-99) & (exact.abs() < 2.0**99)
     assert torch.equal(z[normal], exact[normal])
     assert torch.allclose(z, exact, rtol=3e-7, atol=1e-37, equal_nan=True)
+
+
+NORMED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.{norm}
+
+    def forward(self, x):
+        return torch.relu(self.norm(x))
+
+def get_inputs():
+    return [torch.rand{shape}]
+
+def get_init_inputs():
+    return []
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["a block a row", "blocks share a row"])
+@pytest.mark.parametrize(("norm", "shape"), [("BatchNorm2d(3)", (4, 3, 32, 64)), ("BatchNorm1d(24)", (300, 24))])
+def test_running_statistics_are_replaced_where_they_lie(norm: str, shape: Shape, shared: bool) -> None:
+    """Nobody but the thread that writes a row's new value looks at the old one, however many share the row."""
+
+    def pick(_: Kernel, choices: Sequence[Choice]) -> Choice:
+        fits = lambda c: c.is_split is shared and c.threads <= MOST_THREADS
+        return next(choice for choice in choices if not isinstance(choice, Config) or fits(choice))
+
+    program = agrees(Problem("normed", NORMED.format(norm=norm, shape=shape), Path("normed.py")), pick=pick)
+    stored = [at.buffer.name for kernel in program.plan.kernels for _, at in kernel.region.stores]
+    assert {"norm_running_mean", "norm_running_var"} <= set(stored)

@@ -657,3 +657,15 @@ def test_results_are_one_tensor_where_they_were_and_two_where_they_were_not(emit
     assert fifth is x
     assert type(largest) is torch.return_types.max
     assert emitted.check()
+
+
+def test_an_argument_and_a_parameter_may_both_be_called_state(emit_once: Emit) -> None:
+    emitted = emit_once(
+        model_source(
+            "return torch.relu(self.norm(x) * self.state + state) * 2",
+            init=("self.state = nn.Parameter(torch.rand(6))", "self.norm = nn.BatchNorm1d(6)"),
+            inputs="torch.randn(4, 6), torch.randn(6)",
+            takes="self, x, state",
+        )
+    )
+    assert emitted.check()

@@ -1,16 +1,16 @@
 // --- generated: one struct a kernel
 
-// y, add, add_2: 20 functions, mul -> sum -> div -> sub -> deviations -> ... -> div -> mul -> mul -> add
+// y, norm_running_mean, norm_running_var: 20 functions, mul -> sum -> div -> sub -> deviations -> ... -> div -> mul -> mul -> add
 struct SumDeviationsAdd {
     using Index = int;
     static constexpr int64_t rows = 32, columns = 147456, line = 9216;
-    struct Args { const float* conv; const float* scale; const float* norm_weight; const float* norm_bias; const float* x; const float* norm_running_mean; const float* norm_running_var; float* y; float* add; float* add_2; };
+    struct Args { const float* conv; const float* scale; const float* norm_weight; const float* norm_bias; const float* x; float* norm_running_mean; float* norm_running_var; float* y; };
     static constexpr int phases = 2, reductions = 1;
     static constexpr bool across = false;
 
     template <int N> struct Operands { kw::Vec<float, N> conv; };
 
-    template <int N> struct Row { float scale; float norm_weight; float norm_bias; float norm_running_mean; float norm_running_var; float t2; float t8; float t14; float t15; float t18; float t19; };
+    template <int N> struct Row { float scale; float norm_weight; float norm_bias; float t2; float t8; float t13; float t17; };
 
     template <int phase, int N> struct State {
         KW_DEVICE void clear() {}
@@ -38,12 +38,6 @@ struct SumDeviationsAdd {
         r.scale = a.scale[row];
         r.norm_weight = a.norm_weight[row];
         r.norm_bias = a.norm_bias[row];
-        r.norm_running_mean = a.norm_running_mean[row];
-        r.norm_running_var = a.norm_running_var[row];
-        const float t14 = r.norm_running_mean * 0.9f;
-        const float t18 = r.norm_running_var * 0.9f;
-        r.t14 = t14;
-        r.t18 = t18;
         return r;
     }
 
@@ -86,19 +80,23 @@ struct SumDeviationsAdd {
         const float t7 = kw::rsqrt(t6);
         const float t8 = t7 * r.norm_weight;
         const float t13 = t2 * 0.1f;
-        const float t15 = t13 + r.t14;
         const float t16 = t4 / 147455.0f;
         const float t17 = t16 * 0.1f;
-        const float t19 = t17 + r.t18;
         r.t2 = t2;
         r.t8 = t8;
-        r.t15 = t15;
-        r.t19 = t19;
+        r.t13 = t13;
+        r.t17 = t17;
     }
 
     template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {
-        a.add[row] = r.t15;
-        a.add_2[row] = r.t19;
+        const auto norm_running_mean = a.norm_running_mean[row];
+        const auto norm_running_var = a.norm_running_var[row];
+        const float t14 = norm_running_mean * 0.9f;
+        const float t15 = r.t13 + t14;
+        const float t18 = norm_running_var * 0.9f;
+        const float t19 = r.t17 + t18;
+        a.norm_running_mean[row] = t15;
+        a.norm_running_var[row] = t19;
     }
 };
 
@@ -134,9 +132,9 @@ struct Add {
 
 // --- entries: each runs its kernels in order on the caller's stream
 
-extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias, const float* x, const float* norm_running_mean, const float* norm_running_var, float* y, float* add, float* add_2, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
+extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias, const float* x, float* norm_running_mean, float* norm_running_var, float* y, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::reduce<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight, norm_bias, x, norm_running_mean, norm_running_var, y, add, add_2}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::reduce<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight, norm_bias, x, norm_running_mean, norm_running_var, y}, stream)) return 0 * 65536 + error;
     if (const int error = kw::pointwise<Add, 8, 2, 256>({norm_num_batches_tracked}, stream)) return 1 * 65536 + error;
     return 0;
 }

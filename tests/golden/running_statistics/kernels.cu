@@ -102,7 +102,9 @@ struct SumDiv {
 
     template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {
         kw::Vec<float, N> y0;
-        KW_LANES for (int i = 0; i < N; ++i) y0[i] = r.t4[i];
+        KW_LANES for (int i = 0; i < N; ++i) {
+            y0[i] = r.t4[i];
+        }
         kw::store<N>(a.add_2 + row, y0);
     }
 };

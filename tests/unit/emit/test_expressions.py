@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kernelwright.emit.expressions import PUBLIC, Expressions, attribute, matmul_form, python, slices
+from kernelwright.emit.expressions import PUBLIC, Expressions, matmul_form, python, slices
 from kernelwright.ir.dtypes import float32
 from kernelwright.ir.interpret import evaluate, resolve_operator
 from kernelwright.ir.nodes import Broadcast, Const, Contract, Conv, Input, Node, Reshape, Slice, Table
@@ -125,18 +125,6 @@ def test_every_operator_with_a_public_name_exists_under_both(target: str) -> Non
     scope = {"torch": torch, "F": F, "torch.linalg": torch.linalg}[module]
     assert callable(getattr(scope, name))
     assert callable(resolve_operator(target))
-
-
-@pytest.mark.parametrize(
-    ("path", "text"),
-    [
-        ("weight", "self.weight"),
-        ("layers.0.weight", "self.layers[0].weight"),
-        ("parts.up-1.bias", "getattr(self.parts, 'up-1').bias"),
-    ],
-)
-def test_state_is_reached_as_one_would_write_it(path: str, text: str) -> None:
-    assert attribute(path) == text
 
 
 def test_slices_are_as_short_as_they_can_be() -> None:

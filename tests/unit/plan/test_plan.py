@@ -17,8 +17,10 @@ from kernelwright.ir.nodes import (
     Opaque,
     Param,
     Permute,
+    Reduce,
     Reshape,
     Shape,
+    Slice,
     TensorType,
     Update,
 )
@@ -280,6 +282,35 @@ def test_two_states_that_change_places_go_through_copies() -> None:
     a, b = state("a"), state("b")
     made = planned(half(leaf(0)), updates=(Update(a, b), Update(b, a)))
     assert sum(node.fn == "identity" for kernel in made.kernels for node in kernel.region.body) == 2
+
+
+def running(x: Node, mean: Param) -> Map:
+    """A sum over columns, mixed with what it was."""
+    return fn("add", half(Reduce("sum", x, (0,))), half(Reshape(mean, (1, *mean.shape))))
+
+
+def test_a_running_value_of_each_row_is_written_where_the_old_one_was() -> None:
+    mean = state("mean", (128,))
+    made = planned(half(leaf(0)), updates=(Update(mean, Reshape(running(leaf(0), mean), (128,))),))
+    assert CopyBack not in kinds(made)
+    assert "mean" in [layout.buffer.name for k in made.kernels for _, layout in k.region.stores]
+
+
+def test_a_running_value_is_copied_back_where_the_old_one_has_other_readers() -> None:
+    mean = state("mean", (128,))
+    new = running(leaf(0), mean)
+    update = (Update(mean, Reshape(new, (128,))),)
+    old = Broadcast(Reshape(mean, (1, 128)), LARGE)
+    in_the_row = planned(fn("mul", leaf(0), old), Reduce("sum", fn("mul", leaf(0), old), (0,)), updates=update)
+    returned = planned(new, updates=update)
+    turned = planned(half(leaf(0)), updates=(Update(mean, Slice(Reshape(new, (128,)), (127,), (-1,), (128,))),))
+    for made in (in_the_row, returned, turned):
+        kernels = [kernel for kernel in made.kernels if kernel.region.axes]
+        assert "mean" not in [layout.buffer.name for kernel in kernels for _, layout in kernel.region.stores]
+    elsewhere = planned(fn("mul", cumsum(half(leaf(0))), old), updates=update)
+    last = max(i for i, k in enumerate(elsewhere.kernels) if "mean" in [at.buffer.name for at in k.region.reads])
+    first = min(i for i, k in enumerate(elsewhere.kernels) if "mean" in [at.buffer.name for _, at in k.region.stores])
+    assert last <= first
 
 
 def batch_norm(x: Node, mean: Param, var: Param) -> Opaque:
