@@ -506,6 +506,8 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
     run = min((teams if work.across else config.team) * config.lanes, work.line) * item
     scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
+    if work.across:  # walking down columns, longer runs are better still, and so are more threads (4,096 x 4,095, H200)
+        scattered *= max(1.0, min(work.line * item, 1024) / run) ** 0.05 * (512 / config.threads) ** 0.05
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
     wide = 1.0 + 0.02 * (config.lanes * item > 16)

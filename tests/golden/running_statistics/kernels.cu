@@ -110,9 +110,9 @@ struct SumDiv {
 };
 
 struct SumDivConfig {
-    static constexpr int threads = 512, lanes = 4, team = 32, vectors = 4, blocks = 16;
+    static constexpr int threads = 512, lanes = 4, team = 8, vectors = 4, blocks = 64;
     static constexpr kw::Keep keep = kw::Keep::again;
-    static constexpr int64_t workspace_bytes = 131088;
+    static constexpr int64_t workspace_bytes = 524304;
 };
 
 // --- entries: each runs its kernels in order on the caller's stream
