@@ -197,7 +197,7 @@ class Watched(torch.nn.Parameter):
 
 def versions(weight):
     """Counts that grow with every change of a weight, also one made through its `.data`."""
-    counters = [weight, *(ALIASES[w] for w in (weight,) if w in ALIASES)]
+    counters = [weight, ALIASES[weight]] if ALIASES and weight in ALIASES else [weight]
     return [None if w.is_inference() else w._version for w in counters]  # what inference mode makes has no versions
 
 
