@@ -151,7 +151,7 @@ GEOMETRIES = {
     "odd rows": (CONV, ODD_ROWS),
     "even rows": (CONV, EVEN_ROWS),
     "as many channels as a tile has": ("Conv2d(5, 64, 2)", (1, 5, 9, 12)),
-    "one axis, strided": ("Conv1d(17, 34, 5, stride=3, padding=2)", (2, 17, 200)),
+    "one axis, strided": ("Conv1d(17, 34, 5, stride=3, padding=2)", (2, 17, 197)),
     "three axes": ("Conv3d(5, 10, (2, 3, 2), padding=1)", (1, 5, 6, 8, 9)),
     "one tap": ("Conv2d(16, 16, 1)", (2, 16, 11, 12)),
     "transposed, phases without taps": ("ConvTranspose2d(3, 4, 2, stride=3, output_padding=2)", (2, 3, 8, 9)),
