@@ -65,7 +65,7 @@ def fuse(graph: Graph, own: frozenset[Node] = frozenset()) -> Fused:
         if isinstance(node, (Map, Gather)) and node not in inlined and node not in group_of:
             families[levels[node], node.shape].append(node)
     parts = [
-        part for family in families.values() for whole in connected(family) for part in before_products(whole, own)
+        part for family in families.values() for whole in together(family, own) for part in before_products(whole, own)
     ]
     groups = [group for part in parts for group in split_by_pointers(part)]
     maps = tuple(tuple(sorted((*inlined_for(group, inlined), *group), key=order.__getitem__)) for group in groups)
@@ -191,10 +191,18 @@ def inlined_under(node: Node, inlined: set[Node]) -> Iterator[Map]:
             yield x
 
 
+def together(family: Sequence[Pointwise], own: frozenset[Node]) -> list[list[Pointwise]]:
+    """The family cut into parts that share no value. If it is tiny, all of it but the epilogues, each of which has a
+    kernel already."""
+    parts = connected(family)
+    if family[0].size > TINY_ELEMENTS:
+        return parts
+    after = [part for part in parts if any(x in own for node in part for x in node.operands)]
+    rest = {node for part in parts if part not in after for node in part}
+    return [*after, *([[node for node in family if node in rest]] if rest else [])]
+
+
 def connected(family: Sequence[Pointwise]) -> list[list[Pointwise]]:
-    """The family cut into parts that share no value; if it is tiny, all of it."""
-    if family[0].size <= TINY_ELEMENTS:
-        return [list(family)]
     part_of: dict[Node, list[Pointwise]] = {}
     for node in family:
         values = [node, *(base_of(x) for x in node.operands if not isinstance(x, Const))]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from kernelwright.build import build_cpu_library, load_cpu_library
 from kernelwright.device import resolve
-from kernelwright.emit.forward import forward_lines
+from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.generate import Program, generate
 from kernelwright.generate.generate import program_text
 from kernelwright.ir.interpret import interpret
@@ -316,7 +316,8 @@ class Run:
 
     @property
     def forward_text(self) -> str:
-        lines = forward_lines(self.program, "torch.device('cpu')")
+        state = [f"{self.program.plan.places[param].name} = self.{param.path}" for param in state_of(self.program)]
+        lines = [*state, *forward_lines(self.program, "torch.device('cpu')")]
         names = ", ".join(["self", *(leaf.name for leaf in self.graph.inputs)])
         return f"def forward({names}):\n" + "\n".join(f"    {line}" for line in lines)
 

@@ -26,6 +26,7 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.plan import CopyBack, Kernel, Library, Materialise, Plan, plan
 from kernelwright.plan.fuse import MOST_POINTERS
+from kernelwright.plan.routes import Routes
 from kernelwright.plan.steps import contiguous
 
 LARGE = (64, 128)
@@ -167,6 +168,21 @@ def test_the_bias_of_a_convolution_is_split_off_where_something_follows() -> Non
     column = Broadcast(Reshape(state("bias", (4,)), (4, 1, 1)), conv.shape)
     assert kinds(planned(fn("add", conv, column))) == [Library]
     assert bodies(planned(fn("relu", fn("add", conv, column)))) == [["add", "relu"]]
+
+
+def test_small_epilogues_stay_with_their_products() -> None:
+    """Other small values share a kernel; what follows a product has one already."""
+    products = [Contract(leaf(0, (8, 16)), state(f"w{i}", (16, 8)), "ab,bc->ac") for i in range(2)]
+    ends = [fn("relu", product) for product in products]
+    loose = [half(leaf(1, (8, 8))), half(leaf(2, (8, 8)))]
+    inputs = (leaf(0, (8, 16)), leaf(1, (8, 8)), leaf(2, (8, 8)))
+    graph = Graph(inputs, (*ends, *loose), (), Group("tuple", (0, 1, 2, 3)))
+    made = plan(graph, Routes(frozenset(products)))
+    assert sorted([node.fn for node in kernel.region.body] for kernel in made.kernels) == [
+        ["mul", "mul"],
+        ["relu"],
+        ["relu"],
+    ]
 
 
 # --- views
