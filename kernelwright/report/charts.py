@@ -231,7 +231,7 @@ def timing_bar(span: Span, low: float, high: float, kind: str) -> str:
 
 
 def right_over(row: Row, baseline: str) -> bool:
-    return row.standing == "right" and baseline in row.speedup
+    return row.is_timed(baseline)
 
 
 def linear(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:

@@ -23,7 +23,8 @@ def summary_lines(summary: Summary, rows: Sequence[Row]) -> Iterator[str]:
     for a in summary.against:
         if a.timed:
             yield (
-                f"Over {a.baseline}: {a.faster} of {a.timed} faster, {a.same} the same, {a.slower} slower; "
+                f"Over {a.baseline}: {a.faster} of {a.timed} faster, {a.same} the same, {a.slower} slower"
+                f"{f', {a.unclear} more too noisy to say' if a.unclear else ''}; "
                 f"geometric mean {ratio_text(a.geomean)}, median {ratio_text(a.median)}."
             )
     if summary.degenerate:

@@ -125,7 +125,8 @@ def against_sentence(against: Against) -> str:
     ratio, problem = against.best
     return (
         f"Over {plain(baseline_name(against.baseline))}: {tag('b', str(against.faster))} of {against.timed} timed are "
-        f"faster beyond the noise, {against.same} the same, {against.slower} slower; geometric mean "
+        f"faster beyond the noise, {against.same} the same, {against.slower} slower"
+        f"{f', {against.unclear} more too noisy to say' if against.unclear else ''}; geometric mean "
         f"{tag('b', ratio_text(against.geomean))}, median {ratio_text(against.median)}, "
         f"best {ratio_text(ratio)} ({problem_link(problem)})."
     )

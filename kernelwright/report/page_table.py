@@ -69,14 +69,15 @@ def choice(name: str, label: str, counts: Counter[str]) -> str:
 
 
 def speed_word(row: Row) -> str:
-    """faster, same or slower than eager, beyond the noise."""
-    span = row.speedup.get("eager")
-    return said_of(span, row.noise) if span is not None and row.standing == "right" else "not timed"
+    """faster, same or slower than eager, beyond the noise; or that the noise is too large to say."""
+    if row.standing == "right" and row.is_unclear:
+        return "unclear"
+    return said_of(row.speedup["eager"], row.noise) if row.is_timed("eager") else "not timed"
 
 
 def bar_range(rows: Sequence[Row]) -> tuple[float, float]:
     """The ends of the scale that all bars of the table share; one far outlier must not flatten all the others."""
-    values = [row.speedup["eager"].median for row in rows if "eager" in row.speedup and row.standing == "right"]
+    values = [row.speedup["eager"].median for row in rows if row.is_timed("eager")]
     return max(0.2, min([0.5, *(0.9 * v for v in values)])), min(30.0, max([3.0, *(1.1 * v for v in values)]))
 
 

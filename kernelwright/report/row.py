@@ -192,10 +192,19 @@ class Row:
     def ours_us(self) -> Span | None:
         return self.times_us.get("candidate")
 
+    @property
+    def is_unclear(self) -> bool:
+        """The judge measured it and cannot say: such a ratio is nobody's."""
+        return self.speed in ("INCONCLUSIVE", "IMPOSSIBLE")
+
+    def is_timed(self, baseline: str) -> bool:
+        """Whether it counts among those that are right and faster or slower than that baseline."""
+        return self.standing == "right" and baseline in self.speedup and not self.is_unclear
+
     def over(self, baseline: str) -> float | None:
-        """How many times faster than that baseline; None where nothing was timed."""
+        """How many times faster than that baseline; None where nothing was timed, or not well enough."""
         span = self.speedup.get(baseline)
-        return None if span is None else span.median
+        return None if span is None or self.is_unclear else span.median
 
 
 def identity_of(problem: str, sha256: str, terms: Terms) -> str:

@@ -25,6 +25,7 @@ class Against:
     faster: int
     same: int
     slower: int
+    unclear: int
     geomean: float
     median: float
     best: tuple[float, str]
@@ -68,7 +69,8 @@ def baselines_of(rows: Sequence[Row]) -> list[str]:
 
 
 def against(rows: Sequence[Row], baseline: str) -> Against:
-    timed = [row for row in rows if row.standing == "right" and baseline in row.speedup]
+    timed = [row for row in rows if row.is_timed(baseline)]
+    right = [row for row in rows if row.standing == "right"]
     ratios = [row.speedup[baseline].median for row in timed]
     said = Counter(said_of(row.speedup[baseline], row.noise) for row in timed)
     best = max(zip(ratios, (row.problem for row in timed), strict=True), default=(math.nan, ""))
@@ -78,6 +80,7 @@ def against(rows: Sequence[Row], baseline: str) -> Against:
         faster=said["faster"],
         same=said["same"],
         slower=said["slower"],
+        unclear=sum(row.is_unclear for row in right),
         geomean=geomean(ratios),
         median=median(ratios) if ratios else math.nan,
         best=best,
@@ -98,5 +101,5 @@ def geomean(values: Sequence[float]) -> float:
 
 def fast_share(rows: Sequence[Row], baseline: str) -> Callable[[float], float]:
     """p -> the share of all problems that are right and more than p times as fast: KernelBench's fast_p."""
-    ratios = [row.speedup[baseline].median for row in rows if row.standing == "right" and baseline in row.speedup]
+    ratios = [row.speedup[baseline].median for row in rows if row.is_timed(baseline)]
     return lambda p: sum(ratio > p for ratio in ratios) / len(rows) if rows else 0.0

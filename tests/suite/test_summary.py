@@ -49,3 +49,12 @@ def test_a_run_of_failures_alone_still_has_a_summary() -> None:
     summary = summarise([failed_row("a", "BUG")])
     assert summary.against == ()
     assert dict(summary.standings) == {"broken": 1}
+
+
+def test_what_the_judge_cannot_say_is_in_no_mean_and_nobodys_best() -> None:
+    clear, unclear = make_row("clear", 2.0), make_row("unclear", 3000.0, speed="INCONCLUSIVE")
+    eager = summarise([clear, unclear]).against[0]
+    assert (eager.timed, eager.unclear, eager.best) == (1, 1, (2.0, "clear"))
+    assert math.isclose(eager.geomean, 2.0)
+    assert unclear.over("eager") is None
+    assert fast_share([clear, unclear], "eager")(100.0) == 0.0
