@@ -40,6 +40,7 @@ from kernelwright.judge.correctness import (
     plan_trials,
     write_inputs,
 )
+from kernelwright.judge.families import Family
 from kernelwright.judge.floor import floor_us, needed_bytes
 from kernelwright.judge.labels import labels_from_process, labels_from_text
 from kernelwright.judge.memory import batch_bytes, fair_bytes, free_bytes, give_back
@@ -466,6 +467,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         tight=case.large and _is_tight(case, len(policy.baselines) + 2),
         rows=case.rows,
         stillness=Stillness(kernel_probe(case.torch_device)) if case.gpu else None,
+        families=_known_families(findings),
     )
     seeds = hearing.roots("time")
     samples = Samples()
@@ -507,6 +509,13 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     if notes.clocked.batches_calls:
         notes.labels.add(Label.BATCHES_CALLS)
     notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
+
+
+def _known_families(findings: Findings) -> tuple[Family, ...]:
+    """Those that have something to say about this problem, and one thing only: no ties."""
+    trials = [tried.trial for tried in findings.tried if tried.trial.own_weights]
+    found = {trial.family.name: trial.family for trial in trials if not trial.family.ties}
+    return tuple(family for name, family in found.items() if name != "own")
 
 
 def _never_the_same(case: Case) -> Reference:

@@ -91,8 +91,8 @@ class Cell:
 class Ended(Exception):
     """A worker gave no answer.
 
-    how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; or
-            "restless": it cannot be stopped
+    how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; "restless": it
+            cannot be stopped; or "awake": it ran on although it had been stopped
     code    exit status, signal number, or the seconds after which it was over
     building  whether a compiler was running in its tree
     """
@@ -273,6 +273,7 @@ class Worker:
         self.exit_status: int | None = None
         self._has_init = cell.level == "namespaces" and not cell.gpu
         self._swept = False
+        self._stood: dict[int, str] = {}  # threads that stand still -> how often each had run by then
         self._own_root = Path(tempfile.mkdtemp(prefix="root-", dir=zygote.folder))
         command_r, self._commands = os.pipe2(os.O_CLOEXEC)
         self._replies, reply_w = os.pipe2(os.O_CLOEXEC)
@@ -365,6 +366,7 @@ class Worker:
             waited_s = time.perf_counter() - begun
             # One that waits for a disk, or for a child that was stopped, waits on; it takes no core.
             if not any(_has_thread_in(pid, "RD" if waited_s < 0.1 else "R") for pid in tree):
+                self._stood = _standing(tree)
                 return
             if waited_s > STOP_LIMIT_S:
                 raise Ended("restless")
@@ -398,8 +400,16 @@ class Worker:
                 raise Ended("restless")
         return sorted(stopped)
 
+    def require_still(self) -> None:
+        """Nobody who was stopped has run since: a signal from somewhere may have let it go on."""
+        stood, self._stood = self._stood, {}
+        now = _standing(self.tree(), "") if stood else {}
+        if any(now.get(thread, runs) != runs for thread, runs in stood.items()):
+            raise Ended("awake")
+
     def resume(self, tree: Sequence[int] | None = None) -> None:
         """Let it run; `tree`, if it was looked up before the clock started. What is stopped starts no processes."""
+        self._stood = {}
         for pid in self.tree() if tree is None else tree:
             _signal(pid, signal.SIGCONT)
 
@@ -755,6 +765,19 @@ def _wait_until_gone(pid: int, limit_s: float) -> bool:
 def _has_thread_in(pid: int, states: str) -> bool:
     tasks = [_words(f"/proc/{pid}/task/{tid}/stat") for tid in _entries(f"/proc/{pid}/task")]
     return any(_state_of(words) in states for words in tasks if words)
+
+
+def _standing(tree: Sequence[int], states: str = "T") -> dict[int, str]:
+    """Threads in one of these states, any if none is given, and how often each has run; nothing where that is unknown.
+
+    One that waits for a disk is not stopped yet, and runs once more when the disk is done.
+    """
+    tasks = [f"/proc/{pid}/task/{tid}" for pid in tree for tid in _entries(f"/proc/{pid}/task")]
+    found = {}
+    for task in tasks:
+        if not states or _state_of(_words(f"{task}/stat")) in states:
+            found[int(task.rpartition("/")[2])] = "".join(_words(f"{task}/schedstat")[2:])
+    return {thread: runs for thread, runs in found.items() if runs}
 
 
 def _state_of(stat: Sequence[str]) -> str:

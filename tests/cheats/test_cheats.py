@@ -70,6 +70,11 @@ CHEATS = (
     cheat("x55_half_the_product", "linear", V.REDUCED_PRECISION),
     cheat("x57_ring_of_outputs", "linear", V.INCORRECT),
     cheat("x58_masks_drawn_ahead", "dropout", V.INCORRECT, policy=TIMED),
+    cheat("x59_copies_after_its_word", "clone_large", V.TAMPERING, V.INCORRECT, policy=TIMED),
+    cheat("x60_timer_lets_it_go_on", "rectify", V.LOAD_ERROR, V.TAMPERING),
+    cheat(
+        "x61_right_on_own_data_while_timed", "softmax", V.INCORRECT, policy=replace(TIMED, families=("own", "extremes"))
+    ),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
