@@ -399,7 +399,7 @@ class Contestant:
     def _read(self, number: int, spec: tuple[str, tuple[int, ...]] | None, rows: slice | None = None) -> torch.Tensor:
         if spec is None:
             value = wire.NUMBER.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)[0]
-            return torch.tensor(value, dtype=torch.float32, device=self.pool.memory.bytes.device)
+            return torch.tensor(value, dtype=torch.float64, device=self.pool.memory.bytes.device)
         return self._read_at(self._claim(number), spec, rows)
 
     def _read_at(

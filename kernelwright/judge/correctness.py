@@ -168,6 +168,9 @@ def _prepared(
 ) -> tuple[Findings, State, list[Trial]]:
     """Other weights, and only the trials that can be made if weights cannot be handed over."""
     findings, other = Findings(), randomised(case.state, seeds.draw())
+    if case.updated and not contestant.takes_state:
+        words = f"the reference updates {case.updated[0]} in each call, which it does not have under that name or place"
+        raise Failed(Verdict.INCORRECT, words)
     if case.state and not contestant.takes_state:
         findings.labels.add(Label.WEIGHTS_BY_SEED)
         return findings, other, [trial for trial in trials if trial.own_weights]

@@ -24,6 +24,7 @@ HONEST = (
     ("welford", "layernorm"),
     ("split_halves", "matmul"),
     ("batchnorm_by_hand", "batchnorm"),
+    ("batchnorm_puts_new_buffers", "batchnorm"),
     ("dropout_same_generator", "dropout"),
     ("dropout_own_numbers", "dropout"),
     ("argmax_of_ties", "argmax"),
@@ -42,6 +43,7 @@ HONEST = (
 )
 ALMOST = (
     ("batchnorm_forgets", "batchnorm"),
+    ("batchnorm_without_statistics", "batchnorm"),
     ("dropout_left_out", "dropout"),
     ("argmax_off_by_one", "argmax"),
     ("sort_off_by_one", "sort"),
@@ -161,6 +163,23 @@ def test_a_model_against_itself_is_correct_whatever_it_takes_and_gives(
 ) -> None:
     judgement = own_model(tmp_path, HEAD.format(arguments, expression) + INPUTS.format(inputs))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+@pytest.mark.parametrize(
+    ("theirs", "verdict"),
+    [
+        ("{'b': x + 1, 'a': int((x < 2).sum()) * 3000}", Verdict.CORRECT),
+        ("{'a': int((x < 2).sum()) * 3000 + 1, 'b': x + 1}", Verdict.INCORRECT),
+    ],
+    ids=["another order of keys", "a count off by one"],
+)
+def test_dictionaries_have_no_order_and_counts_are_exact(tmp_path: Path, theirs: str, verdict: Verdict) -> None:
+    inputs = "\ndef get_inputs():\n    return [torch.rand(12, 20)]\n"
+    source = HEAD.format("", "{'a': int((x < 2).sum()) * 3000, 'b': x + 1}") + inputs
+    other = Candidate(HEAD.format("", theirs).replace("class Model(", "class ModelNew("))
+    keep_workers()
+    judgement = judge(Problem("here", source, tmp_path / "here.py"), other, replace(QUICK, families=("own",)), cpu())
+    assert judgement.verdict is verdict, judgement.detail
 
 
 def test_a_habit_of_the_reference_is_no_fault_of_the_candidate(tmp_path: Path) -> None:

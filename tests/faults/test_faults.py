@@ -98,8 +98,19 @@ HONEST = Candidate(MODEL.replace("Model(", "ModelNew("))
         (MODEL.replace("torch.relu(x)", "undefined(x)") + INPUTS, "NameError"),
         (MODEL.replace("* 2.0", "* __import__('os').urandom(1)[0]") + INPUTS, "same inputs"),
         (MODEL.replace("* 2.0", "@ torch.empty(37, 1 << 50)") + INPUTS, "memory"),
+        (MODEL.replace("return torch.relu(x) * 2.0", "x.mul_(2.0)") + INPUTS, "neither a tensor nor a number"),
+        (MODEL.replace("torch.relu(x) * 2.0", "{'y': [x, x.numpy()]}") + INPUTS, "ndarray"),
     ],
-    ids=["no_inputs", "no_model", "inputs_raise", "forward_raises", "not_repeatable", "out_of_memory"],
+    ids=[
+        "no_inputs",
+        "no_model",
+        "inputs_raise",
+        "forward_raises",
+        "not_repeatable",
+        "out_of_memory",
+        "returns_nothing",
+        "not_comparable",
+    ],
 )
 def test_a_problem_that_does_not_work_is_not_the_candidates_fault(tmp_path: Path, source: str, words: str) -> None:
     keep_workers()
