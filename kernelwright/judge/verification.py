@@ -13,6 +13,7 @@ from kernelwright.judge.codec import unflatten
 from kernelwright.judge.contestant import Contestant, Shape
 from kernelwright.judge.correctness import (
     Trial,
+    Tried,
     appealed,
     arguments_of,
     describe_score,
@@ -21,11 +22,12 @@ from kernelwright.judge.correctness import (
     within,
     write_inputs,
 )
-from kernelwright.judge.criterion import Yardstick, score
-from kernelwright.judge.families import Family
+from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
+from kernelwright.judge.families import FAMILIES, Family
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle
-from kernelwright.judge.randomness import Chances, differences
+from kernelwright.judge.precision import shown_precision
+from kernelwright.judge.randomness import Chances, differences, misplaced
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.samples import CANDIDATE, Turn
 from kernelwright.judge.stillness import Stillness
@@ -33,6 +35,7 @@ from kernelwright.judge.verdict import Failed, Verdict
 
 __all__ = ["Audits", "Course", "planted", "verify", "verify_in_place"]
 
+OWN = Trial(next(family for family in FAMILIES if family.name == "own"), 0, own_weights=True)
 Audits = dict[int, Family]  # slots whose inputs are of another family than the problem's own
 
 APPEALS = 4  # of a round: outputs that differ from eager's and are judged by the oracle, drawn when all is over
@@ -67,7 +70,9 @@ class Course:
     chances: dict[int, list[Chances]] = field(default_factory=dict)
     """Of a random model, by the candidate's process: one for each output tensor."""
     families: tuple[Family, ...] = ()
-    """That the candidate got right while it was examined: some timed calls are on such inputs."""
+    """Some timed calls are on inputs of these."""
+    unseen: tuple[Family, ...] = ()
+    """Of these, the ones that there was no time for while the candidate was examined."""
 
     @property
     def plain(self) -> bool:
@@ -103,8 +108,12 @@ def planted(course: Course, inputs: list[tuple[Any, ...]], rng: random.Random) -
         return {}
     count = min(AUDITS, len(inputs) // FEWEST_SLOTS) if course.spot_share == 1.0 else 0
     if not count:
-        count = int(rng.random() < RARE_AUDITS)
-    chosen = rng.sample(course.families, min(count, len(course.families)))
+        count = int(bool(course.unseen) or rng.random() < RARE_AUDITS)
+    families = [
+        *rng.sample(course.unseen, min(count, len(course.unseen))),
+        *rng.sample(course.families, len(course.families)),
+    ]
+    chosen = list(dict.fromkeys(families))[:count]
     audits = dict(zip(rng.sample(range(len(inputs)), len(chosen)), chosen, strict=True))
     for slot, family in audits.items():
         inputs[slot] = arguments_of(Trial(family, rng.getrandbits(62), own_weights=True), course.reference)
@@ -182,7 +191,8 @@ def _spot_check(
     """
     found = contestant.outputs(slot)
     if course.plain and rng.random() < course.spot_share:
-        _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+        yards, scores = _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+        _require_own_precision(course, Tried(OWN, course.state, 0, inputs[slot], yards, scores, tuple(found)))
     if course.own_memory and lies_in_inputs(contestant, slot, inputs[slot], found):
         raise Failed(Verdict.INCORRECT, f"the output of call {slot + 1}, while being timed, lies in an input's memory")
 
@@ -209,6 +219,9 @@ def _verify_distribution(
     for position, chance in enumerate(chances):
         theirs, ours, others = (torch.stack([row[position] for row in rows]) for rows in (found, expected, again))
         why = differences(theirs[chosen], ours[chosen]) if len(slots) >= FEWEST_DRAWS else ""
+        allowed = limits_for(ours.dtype).loose_rms * course.yards[position].rms
+        pairs = (misplaced(theirs[n], torch.stack([ours[n], others[n]]), allowed) for n in chosen)
+        why = why or next(filter(None, pairs), "")
         if fresh and not why:
             chance.add(theirs, ours, others)
             why = chance.repeated()
@@ -223,11 +236,18 @@ def _require_right(
     seed: int,
     found: Sequence[torch.Tensor],
     which: str,
-) -> None:
+) -> tuple[list[Yardstick], list[Score]]:
     yards, scores = appealed(course.oracle, state, calls, seed, found)
     for yard, s in zip(yards, scores, strict=True):
         if not within(yard, s):
             raise Failed(Verdict.INCORRECT, f"{which} while being timed: {describe_score(s)}")
+    return yards, scores
+
+
+def _require_own_precision(course: Course, tried: Tried) -> None:
+    """An answer that just passes, on inputs on which little precision is missed, may have been made with less."""
+    if precision := shown_precision([tried], course.oracle):
+        raise Failed(Verdict.REDUCED_PRECISION, f"the error while being timed is that of {precision} arithmetic")
 
 
 def verify_in_place(

@@ -75,6 +75,11 @@ CHEATS = (
     cheat(
         "x61_right_on_own_data_while_timed", "softmax", V.INCORRECT, policy=replace(TIMED, families=("own", "extremes"))
     ),
+    cheat("x62_slow_while_examined", "layernorm", V.INCORRECT, policy=replace(TIMED, families=("own", "scaled_1e-3"))),
+    cheat("x63_tf32_where_it_shows_little", "matmul_deep", V.REDUCED_PRECISION),
+    cheat("x64_tf32_once_it_is_timed", "matmul_deep", V.REDUCED_PRECISION, V.INCORRECT, policy=TIMED),
+    cheat("x65_dropout_of_coarse_numbers", "linear_dropout", V.INCORRECT),
+    cheat("x66_dropout_of_positive_numbers", "linear_dropout", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (

@@ -27,6 +27,7 @@ HONEST = (
     ("batchnorm_puts_new_buffers", "batchnorm"),
     ("dropout_same_generator", "dropout"),
     ("dropout_own_numbers", "dropout"),
+    ("linear_dropout_own_mask", "linear_dropout"),
     ("argmax_of_ties", "argmax"),
     ("sort_with_other_rounding", "sort"),
     ("subclass_in_file", "linear"),
