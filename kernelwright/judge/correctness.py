@@ -107,13 +107,17 @@ def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int, *, weig
     """In the order of their worth: own inputs; zero mean and own inputs with random weights; the other families.
 
     The first two are made whatever time they take; own inputs come `own_repeats` times in all with their own weights.
+    The first inputs come again with other weights, and again but for a few elements: an answer that was kept shows.
     """
     table = {family.name: family for family in FAMILIES}
     zero_mean = [name for name in ("zero_mean",) if name in families]
     rest = [name for name in families if name not in ("own", *zero_mean)] + ["own"] * (own_repeats - 1)
     planned = [("own", True)] + [(name, False) for name in [*zero_mean, "own"] if weights]
     planned += [(name, True) for name in [*zero_mean, *rest]]
-    return [Trial(table[name], seeds.draw(), own_weights) for name, own_weights in planned]
+    first = seeds.draw()
+    kept = {("own", False), ("outliers", True)}
+    trials = [Trial(table[n], first if (n, own) in kept else seeds.draw(), own) for n, own in planned[1:]]
+    return [Trial(table["own"], first, own_weights=True), *trials]
 
 
 ALWAYS = 2
@@ -532,8 +536,8 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
         )
     failed = [tried for tried in findings.tried if not passes(tried)]
     if failed:
-        kinds = {tried.trial.seed for tried in failed}
-        right = {tried.trial.seed for tried in findings.tried if passes(tried)}
+        kinds = {tried.trial for tried in failed}
+        right = {tried.trial for tried in findings.tried if passes(tried)}
         if findings.differing and kinds & right:
             return Verdict.NONDETERMINISTIC, f"the same inputs gave right and wrong answers; {describe(failed[0])}"
         if precision := name_precision(findings.tried):

@@ -154,7 +154,7 @@ def as_accurate_as(answer: torch.Tensor, yard: Yardstick, factor: float) -> bool
 
 def _enough(failed: Sequence[Tried]) -> bool:
     elements = sum(yard.eager.numel() for t in failed for yard in t.yards)
-    return elements >= MANY or len({t.trial.seed for t in failed}) >= LEAST_TRIALS_FEW
+    return elements >= MANY or len({t.trial for t in failed}) >= LEAST_TRIALS_FEW
 
 
 def _agrees(emulation: Emulation, tried: Tried, oracle: Oracle) -> bool:

@@ -80,6 +80,7 @@ CHEATS = (
     cheat("x64_tf32_once_it_is_timed", "matmul_deep", V.REDUCED_PRECISION, V.INCORRECT, policy=TIMED),
     cheat("x65_dropout_of_coarse_numbers", "linear_dropout", V.INCORRECT),
     cheat("x66_dropout_of_positive_numbers", "linear_dropout", V.INCORRECT),
+    cheat("x67_keeps_answers_by_a_few_elements", "linear", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
@@ -92,8 +93,8 @@ LABELLED = (
 GAINS_NOTHING = (
     cheat("x07_patched_clock", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x08_patched_harness", "linear_timed", V.CORRECT, policy=TIMED),
-    cheat("x11_content_cache", "linear_timed", V.CORRECT, policy=TIMED),
-    cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x11_content_cache", "linear_timed", V.CORRECT, V.INCORRECT, policy=TIMED),
+    cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, V.INCORRECT, policy=TIMED),
     cheat("x49_batches_unless_one_by_one", "tiny", V.CORRECT, policy=TIMED),
     cheat("x56_keeps_constant_answers", "constant", V.CORRECT, policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),

@@ -59,6 +59,15 @@ def test_a_fault_gets_its_name(name: str, task: str, verdicts: tuple[Verdict, ..
     assert all(char.isprintable() for char in judgement.detail), "nothing that moves a terminal's cursor"
 
 
+@pytest.mark.parametrize(("mapped", "held"), [(5, 0), (0, 5)])
+def test_memory_that_is_nobodys_own_counts_too(mapped: int, held: int) -> None:
+    words = {"MAPPED": str(mapped), "HELD": str(held)}
+    bomb = candidate(HERE, "f12_shared_memory_bomb", **words)
+    judgement = verdict_on(bomb, "rectify", replace(QUICK, memory_bytes=768 << 20))
+    assert judgement.verdict is Verdict.OOM, judgement.detail
+    assert "memory" in judgement.detail
+
+
 @pytest.mark.parametrize("kind", WRONG_TYPES)
 def test_an_output_of_another_type_is_named(kind: str) -> None:
     judgement = verdict_on(candidate(HERE, f"b10_{kind}"), "rectify")

@@ -319,3 +319,14 @@ def test_who_runs_on_after_having_been_stopped_is_found_out(start) -> None:
     time.sleep(0.05)
     with pytest.raises(Ended, match="awake"):
         worker.require_still()
+
+
+def test_what_a_judge_left_that_was_killed_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    living, dead, strange = (tmp_path / f"{process.FOLDERS}{name}" for name in ("living", "dead", "strange"))
+    for folder in (living, dead, strange):
+        (folder / "case").mkdir(parents=True)
+    held = process.claimed(living)
+    os.close(process.claimed(dead))
+    process.remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [living, strange]
+    os.close(held)
