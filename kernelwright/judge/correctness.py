@@ -27,6 +27,7 @@ from kernelwright.judge.pool import FILLS
 from kernelwright.judge.randomness import differences, misplaced
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
 
 __all__ = [
@@ -47,6 +48,7 @@ __all__ = [
     "lightened",
     "passes",
     "plan_trials",
+    "refusal",
     "within",
     "write_inputs",
 ]
@@ -149,13 +151,36 @@ def examine(
         while fitting > 1 and done >= ALWAYS and not fitting * each_s < left_s():
             fitting //= 2
         group = alike[:fitting]
-        _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
-        _lighten_all_but(most, findings)
         done += len(group)
-        each_s = watch.lap() / len(group)
+        group = [trial for trial in group if _is_answered(case, trial, findings)]
+        if group:
+            _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
+            _lighten_all_but(most, findings)
+        each_s = watch.lap() / max(1, len(group))
         progress(done / len(trials))
     findings.trial_s = each_s
     return findings
+
+
+def _is_answered(case: Case, trial: Trial, findings: Findings) -> bool:
+    if reason := refusal(case.oracle, trial):
+        findings.dropped.append((trial.family.name, reason))
+    return not reason
+
+
+def refusal(oracle: Oracle, trial: Trial) -> str:
+    """Why the reference does not take such inputs; "" if it does. It may ask for a range, as a probability has one, and
+    so may a candidate. The problem's own inputs it takes."""
+    if trial.family.name == "own":
+        return ""
+    try:
+        with seeded(trial.seed):
+            oracle.reference.call(oracle.model, arguments_of(trial, oracle.reference))
+    except Exception as error:  # the problem's own code may raise anything
+        if is_shortage(error):
+            raise
+        return f"the reference raises {type(error).__name__} there"
+    return ""
 
 
 def _lighten_all_but(most: int, findings: Findings) -> None:
@@ -201,6 +226,8 @@ def examine_rows(
         if number >= ALWAYS and not watch.last_s < left_s():
             findings.dropped += [(left.family.name, NO_TIME) for left in trials[number:]]
             break
+        if not _is_answered(case, trial, findings):
+            continue
         state = case.state if trial.own_weights else other
         share = Share(left_s() / min(4, len(trials) - number))
         _examine_by_rows(contestant, case, state, trial, seeds, findings, share.lasts)

@@ -18,6 +18,7 @@ from kernelwright.judge.correctness import (
     arguments_of,
     describe_score,
     lies_in_inputs,
+    refusal,
     uninformative,
     within,
     write_inputs,
@@ -114,9 +115,11 @@ def planted(course: Course, inputs: list[tuple[Any, ...]], rng: random.Random) -
         *rng.sample(course.families, len(course.families)),
     ]
     chosen = list(dict.fromkeys(families))[:count]
-    audits = dict(zip(rng.sample(range(len(inputs)), len(chosen)), chosen, strict=True))
-    for slot, family in audits.items():
-        inputs[slot] = arguments_of(Trial(family, rng.getrandbits(62), own_weights=True), course.reference)
+    audits: Audits = {}
+    for slot, family in zip(rng.sample(range(len(inputs)), len(chosen)), chosen, strict=True):
+        trial = Trial(family, rng.getrandbits(62), own_weights=True)
+        if not refusal(course.oracle, trial):
+            inputs[slot], audits[slot] = arguments_of(trial, course.reference), family
     return audits
 
 

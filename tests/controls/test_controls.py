@@ -210,6 +210,17 @@ def test_a_problem_that_says_cuda_is_judged_on_a_cpu(tmp_path: Path) -> None:
     assert judgement.speed is not None
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_problem_may_ask_for_numbers_of_a_range(tmp_path: Path, timed: bool) -> None:
+    """Most families leave it, and the reference raises there; that is nobody's fault."""
+    source = HEAD.format(", p", "torch.nn.functional.binary_cross_entropy(x, p)") + INPUTS.format(
+        ", torch.rand(12, 20)"
+    )
+    judgement = own_model(tmp_path, source, replace(TIMED, budget_s=2) if timed else EVERY_FAMILY)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert {"family": "zero_mean", "why": "the reference raises RuntimeError there"} in judgement.record["dropped"]
+
+
 @pytest.mark.parametrize(
     "expression", ["(x * 2, x.t())", "{'sum': x.sum(), 'parts': [x.argmax(1)]}", "float(x.sum())", "x[:, ::2]"]
 )
