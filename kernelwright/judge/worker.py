@@ -35,6 +35,8 @@ Answer = tuple[Status, str]
 _data_ptr = torch.Tensor.data_ptr
 _manual_seed = torch.manual_seed
 _is_contiguous = torch.Tensor.is_contiguous
+_named_parameters = torch.nn.Module.named_parameters
+_named_buffers = torch.nn.Module.named_buffers
 
 # What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
 COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
@@ -138,12 +140,11 @@ class Bench:
         found = {name: (tuple(t.shape), _dtype_name(t)) for name, t in have.items()}
         if all(found.get(name) == (shape, dtype) for name, shape, dtype in wanted):
             names = [name for name, _, _ in wanted]
-            # Looked up each time: a forward may well put a new tensor in a buffer's place.
-            self.state = lambda: [state_of(model)[name] for name in names]
+            self.state = lambda: _tensors_named(model, names)
             self.take_state = lambda values: _load_by_name(model, dict(zip(names, values, strict=True)))
             return Status.STATE_BY_NAME, ""
         if list(found.values()) == [(shape, dtype) for _, shape, dtype in wanted]:
-            self.state = lambda: list(state_of(model).values())
+            self.state = lambda: _tensors_named(model, list(have))
             self.take_state = lambda values: _copy_in_order(self.state(), values)
             return Status.STATE_BY_ORDER, ""
         return Status.STATE_BY_SEED, ""
@@ -443,6 +444,17 @@ def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Everything a model keeps: what state_dict() has, and buffers that it leaves out."""
     kept = dict(model.state_dict(keep_vars=True))
     return kept | {name: buffer for name, buffer in model.named_buffers() if name not in kept}
+
+
+def _tensors_named(model: torch.nn.Module, names: list[str]) -> list[torch.Tensor]:
+    """As they are now: a forward may well put a new tensor in a buffer's place.
+
+    Asked of nn.Module itself: a state_dict() of the model's own could first make up for what its calls left undone.
+    """
+    plain: dict[str, torch.Tensor] = dict(_named_parameters(model, remove_duplicate=False))
+    plain |= dict(_named_buffers(model, remove_duplicate=False))
+    other = {} if plain.keys() >= set(names) else state_of(model)
+    return [plain[name] if name in plain else other[name] for name in names]
 
 
 def _load_by_name(model: torch.nn.Module, values: dict[str, torch.Tensor]) -> None:

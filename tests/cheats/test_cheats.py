@@ -81,6 +81,7 @@ CHEATS = (
     cheat("x65_dropout_of_coarse_numbers", "linear_dropout", V.INCORRECT),
     cheat("x66_dropout_of_positive_numbers", "linear_dropout", V.INCORRECT),
     cheat("x67_keeps_answers_by_a_few_elements", "linear", V.INCORRECT),
+    cheat("x68_statistics_when_asked", "batchnorm", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
