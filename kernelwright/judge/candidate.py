@@ -65,19 +65,21 @@ def extract(text: str, suffix: str) -> Candidate:
 def defines_model(text: str) -> bool:
     """Whether it is whole: Python that binds ModelNew at the top."""
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return any(_binds_model(node) for node in ast.walk(tree))
 
 
+def _parsed(text: str) -> ast.Module:
+    return ast.parse(text.removeprefix("\ufeff"))  # some editors put a mark of the encoding first
+
+
 def _binds_model(node: ast.AST) -> bool:
     match node:
-        case ast.ClassDef(name="ModelNew"):
+        case ast.ClassDef(name="ModelNew") | ast.Name(id="ModelNew", ctx=ast.Store()):
             return True
-        case ast.Assign(targets=targets):
-            return any(isinstance(target, ast.Name) and target.id == "ModelNew" for target in targets)
-        case ast.ImportFrom(names=names):
+        case ast.Import(names=names) | ast.ImportFrom(names=names):
             return any((alias.asname or alias.name) == "ModelNew" for alias in names)
     return False
 
@@ -91,12 +93,12 @@ def read_facts(candidate: Candidate) -> Facts:
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         return Facts(f"the file has more than {MAX_BYTES >> 20} MiB")
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except SyntaxError as error:
         return Facts(f"the file is not Python: line {error.lineno}: {error.msg}")
     except (ValueError, RecursionError, MemoryError) as error:
         return Facts(f"the file cannot be parsed: {type(error).__name__}")
-    if not any(_binds_model(node) for node in ast.walk(tree)):
+    if "ModelNew" not in text:  # where the name stands anywhere, running the file tells
         return Facts("the file does not define ModelNew")
     names = set(_names(tree))
     return Facts(

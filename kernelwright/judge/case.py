@@ -13,7 +13,7 @@ import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import KernelwrightError
-from kernelwright.judge.codec import flatten_arguments, flatten_output
+from kernelwright.judge.codec import flatten_arguments, flatten_output, unknown_type
 from kernelwright.judge.contestant import Entry, Shape
 from kernelwright.judge.criterion import chunks
 from kernelwright.judge.large import Rows, fingerprint, rows_of
@@ -42,7 +42,7 @@ class Case:
 
     tensors    of one set of arguments, for their shapes; without memory
     habits     labels that the reference itself would get: it writes into its inputs, or hands them back
-    stateful   a call changes its buffers
+    updated    the buffers that a call changes
     hands_out_state  its output lies in its own weights or buffers, and changes with them
     large      the judge must not hold inputs and outputs many times over
     rows       how the oracle may take a large problem apart
@@ -61,7 +61,7 @@ class Case:
     footprint: Footprint
     room: Room
     habits: frozenset[Label]
-    stateful: bool
+    updated: tuple[str, ...]
     hands_out_state: bool
     large: bool
     rows: Rows | None
@@ -117,6 +117,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     before = fingerprint(tensors, secret)
     held = _held_bytes(torch_device)
     output, random = _called(reference, model, args, seed)
+    _require_comparable(output)
     footprint = _footprint(tensors, output, state, peak_of(torch_device) - held)
     habits = _habits(tensors, output, fingerprint(tensors, secret) != before)
     if Label.MUTATES_INPUTS in habits:
@@ -131,7 +132,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         again, _ = _called(reference, model, reference.draw(argument_seed), seed)
         _require_repeatable(output, again)
     del output
-    stateful = _changes_state(model, state)
+    updated = _changed_state(model, state)
     load_state(model, state)
     threads = torch.get_num_threads()
     eager_s = _measured(reference, model, args, threads)
@@ -140,7 +141,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     oracle = Oracle(reference, model, policy.precision, draws=draws)
     oracle.random = random
     oracle.guarded = bool(habits)
-    rows = _rows(oracle, args, footprint, room) if large and not random and not stateful else None
+    rows = _rows(oracle, args, footprint, room) if large and not random and not updated else None
     load_state(model, state)
     return Case(
         problem=problem,
@@ -154,7 +155,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         footprint=footprint,
         room=room,
         habits=habits,
-        stateful=stateful,
+        updated=updated,
         hands_out_state=hands_out_state,
         large=large,
         rows=rows,
@@ -171,7 +172,7 @@ def leaner(case: Case) -> Case:
     give_back(case.torch_device)
     case.oracle.draws = 1
     rows = None
-    if not case.oracle.random and not case.stateful:
+    if not case.oracle.random and not case.updated:
         rows = _rows(case.oracle, case.arguments(), case.footprint, case.room)
     load_state(case.oracle.model, case.state)
     give_back(case.torch_device)
@@ -235,8 +236,8 @@ def _shares_memory(tensors: list[torch.Tensor], output: Any) -> bool:
     return any(leaf.untyped_storage().data_ptr() in memory for leaf in leaves)
 
 
-def _changes_state(model: torch.nn.Module, state: State) -> bool:
-    return any(not same_bits(tensor.detach(), state[name]) for name, tensor in state_of(model).items())
+def _changed_state(model: torch.nn.Module, state: State) -> tuple[str, ...]:
+    return tuple(name for name, tensor in state_of(model).items() if not same_bits(tensor.detach(), state[name]))
 
 
 def _as_worker_sees(device: torch.device) -> torch.device:
@@ -246,6 +247,15 @@ def _as_worker_sees(device: torch.device) -> torch.device:
 def _generator_state(device: torch.device) -> torch.Tensor:
     host = torch.get_rng_state()
     return torch.cat([host, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else host
+
+
+def _require_comparable(output: Any) -> None:
+    """Of what cannot be looked into, any answer would be right."""
+    template, leaves = flatten_output(output)
+    if unknown := unknown_type(template):
+        raise Failed(Verdict.BAD_REFERENCE, f"the reference returns a {unknown}; tensors and numbers can be compared")
+    if not leaves:
+        raise Failed(Verdict.BAD_REFERENCE, "the reference returns neither a tensor nor a number to compare")
 
 
 def _require_repeatable(first: Any, second: Any) -> None:

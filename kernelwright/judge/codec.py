@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["Template", "dtype_named", "flatten_arguments", "flatten_output", "unflatten"]
+__all__ = ["Template", "dtype_named", "flatten_arguments", "flatten_output", "unflatten", "unknown_type"]
 
 Template = list[Any]
 
@@ -59,15 +59,33 @@ def _result(value: Any, leaves: list[torch.Tensor | float]) -> Template:
         case None | str():
             return ["=", value]
         case bool() | int() | float():
-            leaves.append(float(value))
+            leaves.append(value)
             return ["N", type(value).__name__]
+        case complex():
+            leaves += [value.real, value.imag]
+            return ["N", "complex"]
         case tuple():  # torch.return_types.max and other named tuples are tuples
             return ["(", *(_result(item, leaves) for item in value)]
         case list():
             return ["[", *(_result(item, leaves) for item in value)]
         case dict():
-            return ["{", *([str(key), _result(item, leaves)] for key, item in value.items())]
+            # Two dictionaries are equal whatever the order of their keys.
+            items = sorted(((str(key), item) for key, item in value.items()), key=_first)
+            return ["{", *([key, _result(item, leaves)] for key, item in items)]
     return ["?", type(value).__name__]
+
+
+def _first(pair: tuple[str, Any]) -> str:
+    return pair[0]
+
+
+def unknown_type(template: Template) -> str:
+    """The type of something in an output that nobody can compare; "" if there is none."""
+    kind, *rest = template
+    if kind == "?":
+        return str(rest[0])
+    parts = [part[1] for part in rest] if kind == "{" else rest if kind in "([" else []
+    return next(filter(None, map(unknown_type, parts)), "")
 
 
 def as_real(x: torch.Tensor) -> torch.Tensor:

@@ -24,15 +24,18 @@ from kernelwright.judge.large import fingerprint, row_slices, sliced
 from kernelwright.judge.memory import give_back, most_kept
 from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
-from kernelwright.judge.randomness import differences
+from kernelwright.judge.randomness import differences, misplaced
 from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.seeds import Seeds
+from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
 
 __all__ = [
+    "NO_TIME",
     "Findings",
     "Trial",
     "Tried",
+    "accurate",
     "appealed",
     "arguments_of",
     "decide",
@@ -45,14 +48,18 @@ __all__ = [
     "lightened",
     "passes",
     "plan_trials",
+    "refusal",
     "within",
     "write_inputs",
 ]
 
 DRAWS = 64
+# Families whose elements are alike: of others a few elements decide what a variance is, and chance does.
+ALIKE = ("own", "zero_mean", "scaled_1e-2", "scaled_1e3")
 REPEATS = 8
 LOOKED_AT = 20  # any number: nobody works against this one
 MOST_FAILED = 4  # trials of a large problem that failed and are kept, to tell why
+NO_TIME = "no time left"
 ILL_CONDITIONED = 1e-2  # Y beyond this share of the output: the reference's own answer is mostly rounding
 
 
@@ -69,7 +76,7 @@ class Trial:
 class Tried:
     """A trial that was made: from which state and inputs, the yardsticks, the scores of each output tensor.
 
-    found  the outputs themselves, kept where they fail
+    found  the outputs themselves, kept where they fail or nearly so
     """
 
     trial: Trial
@@ -102,13 +109,17 @@ def plan_trials(families: Sequence[str], seeds: Seeds, own_repeats: int, *, weig
     """In the order of their worth: own inputs; zero mean and own inputs with random weights; the other families.
 
     The first two are made whatever time they take; own inputs come `own_repeats` times in all with their own weights.
+    The first inputs come again with other weights, and again but for a few elements: an answer that was kept shows.
     """
     table = {family.name: family for family in FAMILIES}
     zero_mean = [name for name in ("zero_mean",) if name in families]
     rest = [name for name in families if name not in ("own", *zero_mean)] + ["own"] * (own_repeats - 1)
     planned = [("own", True)] + [(name, False) for name in [*zero_mean, "own"] if weights]
     planned += [(name, True) for name in [*zero_mean, *rest]]
-    return [Trial(table[name], seeds.draw(), own_weights) for name, own_weights in planned]
+    first = seeds.draw()
+    kept = {("own", False), ("outliers", True)}
+    trials = [Trial(table[n], first if (n, own) in kept else seeds.draw(), own) for n, own in planned[1:]]
+    return [Trial(table["own"], first, own_weights=True), *trials]
 
 
 ALWAYS = 2
@@ -132,7 +143,7 @@ def examine(
     done, watch, each_s = 0, Stopwatch(), 0.0
     while done < len(trials):
         if done >= ALWAYS and not each_s < left_s():
-            findings.dropped += [(trial.family.name, "no time left") for trial in trials[done:]]
+            findings.dropped += [(trial.family.name, NO_TIME) for trial in trials[done:]]
             break
         own_weights = trials[done].own_weights
         alike = list(takewhile(lambda trial, own=own_weights: trial.own_weights is own, trials[done:]))  # type: ignore[misc]
@@ -140,13 +151,36 @@ def examine(
         while fitting > 1 and done >= ALWAYS and not fitting * each_s < left_s():
             fitting //= 2
         group = alike[:fitting]
-        _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
-        _lighten_all_but(most, findings)
         done += len(group)
-        each_s = watch.lap() / len(group)
+        group = [trial for trial in group if _is_answered(case, trial, findings)]
+        if group:
+            _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
+            _lighten_all_but(most, findings)
+        each_s = watch.lap() / max(1, len(group))
         progress(done / len(trials))
     findings.trial_s = each_s
     return findings
+
+
+def _is_answered(case: Case, trial: Trial, findings: Findings) -> bool:
+    if reason := refusal(case.oracle, trial):
+        findings.dropped.append((trial.family.name, reason))
+    return not reason
+
+
+def refusal(oracle: Oracle, trial: Trial) -> str:
+    """Why the reference does not take such inputs; "" if it does. It may ask for a range, as a probability has one, and
+    so may a candidate. The problem's own inputs it takes."""
+    if trial.family.name == "own":
+        return ""
+    try:
+        with seeded(trial.seed):
+            oracle.reference.call(oracle.model, arguments_of(trial, oracle.reference))
+    except Exception as error:  # the problem's own code may raise anything
+        if is_shortage(error):
+            raise
+        return f"the reference raises {type(error).__name__} there"
+    return ""
 
 
 def _lighten_all_but(most: int, findings: Findings) -> None:
@@ -168,6 +202,9 @@ def _prepared(
 ) -> tuple[Findings, State, list[Trial]]:
     """Other weights, and only the trials that can be made if weights cannot be handed over."""
     findings, other = Findings(), randomised(case.state, seeds.draw())
+    if case.updated and not contestant.takes_state:
+        words = f"the reference updates {case.updated[0]} in each call, which it does not have under that name or place"
+        raise Failed(Verdict.INCORRECT, words)
     if case.state and not contestant.takes_state:
         findings.labels.add(Label.WEIGHTS_BY_SEED)
         return findings, other, [trial for trial in trials if trial.own_weights]
@@ -187,8 +224,10 @@ def examine_rows(
     watch = Stopwatch()
     for number, trial in enumerate(trials):
         if number >= ALWAYS and not watch.last_s < left_s():
-            findings.dropped += [(left.family.name, "no time left") for left in trials[number:]]
+            findings.dropped += [(left.family.name, NO_TIME) for left in trials[number:]]
             break
+        if not _is_answered(case, trial, findings):
+            continue
         state = case.state if trial.own_weights else other
         share = Share(left_s() / min(4, len(trials) - number))
         _examine_by_rows(contestant, case, state, trial, seeds, findings, share.lasts)
@@ -234,7 +273,7 @@ def _examine_by_rows(
             yards, scores = appealed(case.oracle, state, [args], seed, found)
         if number == 0:
             args = unflatten(*_copied(args))
-            kept = tuple(t.clone() for t in found) if not all(map(within, yards, scores)) else ()
+            kept = tuple(t.clone() for t in found) if not accurate(yards, scores) else ()
             findings.tried.append(Tried(trial, state, seed, args, yards, scores, kept))
         else:
             findings.tried.append(lightened(Tried(trial, state, seed, (), yards, scores)))
@@ -343,7 +382,7 @@ def _examine_group(
         if not all(map(within, yards, scores)) and all(map(passes, findings.tried)) and not trial.family.ties:
             before = calls[:number] if case.oracle.random or truth.changed else []
             yards, scores = appealed(case.oracle, state, [*before, calls[number]], seed, first[number])
-        kept = tuple(t.clone() for t in first[number]) if not all(map(within, yards, scores)) else ()
+        kept = tuple(t.clone() for t in first[number]) if not accurate(yards, scores) else ()
         findings.tried.append(Tried(trial, state, seed, calls[number], yards, scores, kept))
         if trial.family.name == "integers" and any(map(_inexact, first[number], yards)):
             findings.labels.add(Label.INEXACT_INTEGERS)
@@ -524,8 +563,8 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
         )
     failed = [tried for tried in findings.tried if not passes(tried)]
     if failed:
-        kinds = {tried.trial.seed for tried in failed}
-        right = {tried.trial.seed for tried in findings.tried if passes(tried)}
+        kinds = {tried.trial for tried in failed}
+        right = {tried.trial for tried in findings.tried if passes(tried)}
         if findings.differing and kinds & right:
             return Verdict.NONDETERMINISTIC, f"the same inputs gave right and wrong answers; {describe(failed[0])}"
         if precision := name_precision(findings.tried):
@@ -537,7 +576,10 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
     if findings.differing:
         findings.labels.add(Label.NONDETERMINISTIC_ROUNDING)
         findings.reasons[Label.NONDETERMINISTIC_ROUNDING] = f"two calls differ: {', '.join(findings.differing)}"
-    if any(not s.within(limits_for(y.dtype)) for t in findings.tried for y, s in zip(t.yards, t.scores, strict=True)):
+    rough = [tried for tried in findings.tried if not accurate(tried.yards, tried.scores)]
+    if rough and (precision := name_precision(findings.tried)):
+        return Verdict.REDUCED_PRECISION, f"the error is that of {precision} arithmetic; {describe(rough[0])}"
+    if rough:
         findings.labels.add(Label.LOOSE_ACCURACY)
     return Verdict.CORRECT, ""
 
@@ -545,6 +587,11 @@ def decide(findings: Findings, name_precision: Callable[[Sequence[Tried]], str])
 def passes(tried: Tried) -> bool:
     """Within the loose limits, each output tensor."""
     return all(map(within, tried.yards, tried.scores))
+
+
+def accurate(yards: Sequence[Yardstick], scores: Sequence[Score]) -> bool:
+    """Within the limits that need no label."""
+    return all(s.within(limits_for(yard.dtype)) for yard, s in zip(yards, scores, strict=True))
 
 
 def within(yard: Yardstick, s: Score) -> bool:
@@ -567,19 +614,40 @@ def describe_score(s: Score) -> str:
     return f"{place} is {s.got:.9g}, should be {s.want:.9g}{size}{rms}"
 
 
-def draw_distribution(contestant: Contestant, case: Case, seeds: Seeds) -> str:
-    """Why the candidate's random outputs on one input are distributed differently than the reference's; "" if not."""
-    args, slots = case.reference.draw(seeds.draw()), len(contestant.layout.slots)
+def draw_distribution(
+    contestant: Contestant, case: Case, findings: Findings, seeds: Seeds, left_s: Callable[[], float]
+) -> str:
+    """Why the candidate's random outputs are distributed differently than the reference's; "" if they are not."""
+    kinds: dict[tuple[str, bool], Tried] = {}
+    for tried in findings.tried:
+        if tried.trial.family.name in ALIKE:
+            kinds.setdefault((tried.trial.family.name, tried.trial.own_weights), tried)
+    watch = Stopwatch()
+    for number, ((name, own_weights), tried) in enumerate(kinds.items()):
+        if number >= ALWAYS and not watch.last_s < left_s():
+            findings.dropped.append((name, f"{NO_TIME} for its distribution"))
+            continue
+        if why := _drawn_differently(contestant, case, tried, seeds):
+            return f"on {name} inputs{'' if own_weights else ', random weights'}, {why}"
+        watch.lap()
+    return ""
+
+
+def _drawn_differently(contestant: Contestant, case: Case, tried: Tried, seeds: Seeds) -> str:
+    """The same for many calls on one input of that trial's kind."""
+    args, slots = arguments_of(replace(tried.trial, seed=seeds.draw()), case.reference), len(contestant.layout.slots)
     theirs: list[list[torch.Tensor]] = []
     while len(theirs) < DRAWS:
-        contestant.take_state(list(case.state.values()))
+        contestant.take_state(list(tried.state.values()))
         contestant.map(case.shape, range(slots))
         write_inputs(contestant, [args] * slots)
         contestant.call(range(slots), seeds.draw())
         theirs += [contestant.outputs(number) for number in range(slots)]
-    ours = case.oracle.eager(case.state, [args] * DRAWS, seeds.draw()).calls
-    for position in range(len(ours[0])):
+    ours = case.oracle.eager(tried.state, [args] * DRAWS, seeds.draw()).calls
+    for position, yard in enumerate(tried.yards):
         candidate = torch.stack([row[position] for row in theirs[:DRAWS]])
-        if why := differences(candidate, torch.stack([row[position] for row in ours])):
+        reference = torch.stack([row[position] for row in ours])
+        allowed = limits_for(yard.dtype).loose_rms * yard.rms
+        if why := differences(candidate, reference) or misplaced(candidate[0], reference, allowed):
             return why
     return ""

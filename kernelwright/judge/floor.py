@@ -8,6 +8,7 @@ from kernelwright.device import Device
 from kernelwright.judge.case import Case
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
 from kernelwright.judge.large import sliced
+from kernelwright.judge.shortage import is_shortage
 
 __all__ = ["floor_us", "needed_bytes"]
 
@@ -44,9 +45,19 @@ def needed_bytes(case: Case) -> int:
             at = rng.randrange(tensor.numel())
             changed.view(-1)[at] = changed.view(-1)[at].abs() * 1e3 + 1e3
             other = unflatten(template, [changed if i == position else t for i, t in enumerate(tensors)])
-            felt += any(not torch.equal(a, b) for a, b in zip(before, _output(case, other), strict=True))
+            felt += _feels(case, other, before)
         total += int(felt / PROBES * whole[position])
     return total
+
+
+def _feels(case: Case, args: tuple[object, ...], before: list[torch.Tensor]) -> bool:
+    """Whether the answer is another; a reference that raises at what was changed has read it."""
+    try:
+        return any(not torch.equal(a, b) for a, b in zip(before, _output(case, args), strict=True))
+    except Exception as error:
+        if is_shortage(error):
+            raise
+        return True
 
 
 def _output(case: Case, args: tuple[object, ...]) -> list[torch.Tensor]:

@@ -593,7 +593,8 @@ def _neighbour(x: torch.Tensor) -> torch.Tensor:
 
 
 def _as_tensor(leaf: torch.Tensor | float, device: torch.device, *, wide: bool) -> torch.Tensor:
-    """A Python number among the outputs has been a float32 tensor's item, as a rule."""
+    """A Python number among the outputs has been a float32 tensor's item, as a rule; a count is exact."""
     if isinstance(leaf, torch.Tensor):
         return as_real(leaf.detach())
-    return torch.tensor(leaf, dtype=torch.float64 if wide else torch.float32, device=device)
+    exact = wide or isinstance(leaf, int)
+    return torch.tensor(leaf, dtype=torch.float64 if exact else torch.float32, device=device)

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import torch
 
-from kernelwright.judge.correctness import Tried, passes
+from kernelwright.judge.correctness import Tried, accurate, passes
 from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.oracle import Oracle
 
-__all__ = ["as_accurate_as", "reduced_precision"]
+__all__ = ["as_accurate_as", "reduced_precision", "shown_precision"]
 
 Leaves = list[torch.Tensor]
 MANY = 256  # elements, from which agreement by chance is out of the question
@@ -114,6 +114,37 @@ def reduced_precision(tried: Sequence[Tried], oracle: Oracle) -> str:
     return ""
 
 
+def shown_precision(tried: Sequence[Tried], oracle: Oracle) -> str:
+    """Where all trials pass, some of them just so: the format whose run each of those is far closer to than to the
+    truth; "" if there is none.
+
+    A candidate may look at its inputs first, and use TF32 where they are positive and its error is small. The other
+    trials then say nothing of it.
+    """
+    rough = [t for t in tried if t.arguments and t.found and not accurate(t.yards, t.scores)][:MOST_FAILED]
+    if not rough or not _enough(rough) or not all(map(passes, rough)):
+        return ""
+    emulations = (e for e in EMULATIONS if all(_is_it(e, t, oracle) for t in rough))
+    return next((emulation.precision for emulation in emulations), "")
+
+
+def _is_it(emulation: Emulation, tried: Tried, oracle: Oracle) -> bool:
+    """Each output that is not accurate is the emulation's, but for the order of its sums and what these lose."""
+    answers = emulation.run(oracle, tried)
+    if answers is None:
+        return False
+    for found, answer, yard, s in zip(tried.found, answers, tried.yards, tried.scores, strict=True):
+        if s.within(limits_for(yard.dtype)):
+            continue
+        g, c = yard.exact, found.reshape(-1).double()
+        seen = torch.isfinite(c) & torch.isfinite(g) & torch.isfinite(answer.reshape(-1))
+        off = _without_losses((c - g)[seen], g[seen])
+        gap = _without_losses((c - answer.reshape(-1).double())[seen], g[seen])
+        if not 0 < _rms(gap) * (CLOSER_MANY if off.numel() >= MANY else CLOSER_FEW) <= _rms(off):
+            return False
+    return True
+
+
 def as_accurate_as(answer: torch.Tensor, yard: Yardstick, factor: float) -> bool:
     """Whether its error is no more than `factor` times eager's own."""
     if not yard.dtype.is_floating_point:
@@ -123,7 +154,7 @@ def as_accurate_as(answer: torch.Tensor, yard: Yardstick, factor: float) -> bool
 
 def _enough(failed: Sequence[Tried]) -> bool:
     elements = sum(yard.eager.numel() for t in failed for yard in t.yards)
-    return elements >= MANY or len({t.trial.seed for t in failed}) >= LEAST_TRIALS_FEW
+    return elements >= MANY or len({t.trial for t in failed}) >= LEAST_TRIALS_FEW
 
 
 def _agrees(emulation: Emulation, tried: Tried, oracle: Oracle) -> bool:

@@ -29,6 +29,7 @@ from kernelwright.judge.cell import RAISED, niceness, set_niceness
 from kernelwright.judge.codec import flatten_arguments, flatten_output
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import (
+    NO_TIME,
     Findings,
     Tried,
     decide,
@@ -40,13 +41,14 @@ from kernelwright.judge.correctness import (
     plan_trials,
     write_inputs,
 )
+from kernelwright.judge.families import FAMILIES, Family
 from kernelwright.judge.floor import floor_us, needed_bytes
 from kernelwright.judge.labels import labels_from_process, labels_from_text
 from kernelwright.judge.memory import batch_bytes, fair_bytes, free_bytes, give_back
 from kernelwright.judge.mutants import KillRate, kill_rate
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.policy import COMPILED, Policy
-from kernelwright.judge.precision import reduced_precision
+from kernelwright.judge.precision import reduced_precision, shown_precision
 from kernelwright.judge.process import available_bytes, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
 from kernelwright.judge.reference import Reference
@@ -309,7 +311,7 @@ def _examine(hearing: Hearing, budget: Budget) -> tuple[Findings, Verdict, str]:
             findings = examine(contestant, case, trials, seeds, group, left, heard)
         verdict, detail = decide(findings, lambda tried: _named_precision(hearing, tried, budget))
         if case.oracle.random:
-            verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail)
+            verdict, detail = _consider_chance(hearing, contestant, findings, verdict, detail, left)
         if verdict is Verdict.CORRECT and variants:
             _other_layouts(hearing, contestant, findings, budget)
     return findings, verdict, detail
@@ -339,7 +341,7 @@ def _other_layouts(hearing: Hearing, contestant: Contestant, findings: Findings,
 def _named_precision(hearing: Hearing, tried: Sequence[Tried], budget: Budget) -> str:
     """The arithmetic that explains the errors. A wrong answer is one without a name as well."""
     try:
-        return reduced_precision(tried, hearing.case.oracle)
+        return reduced_precision(tried, hearing.case.oracle) or shown_precision(tried, hearing.case.oracle)
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
@@ -348,13 +350,18 @@ def _named_precision(hearing: Hearing, tried: Sequence[Tried], budget: Budget) -
 
 
 def _consider_chance(
-    hearing: Hearing, contestant: Contestant, findings: Findings, verdict: Verdict, detail: str
+    hearing: Hearing,
+    contestant: Contestant,
+    findings: Findings,
+    verdict: Verdict,
+    detail: str,
+    left_s: Callable[[], float],
 ) -> tuple[Verdict, str]:
     """A random model: the same generator used the same way, or else the same distribution."""
     findings.labels.add(Label.RANDOM)
     if verdict is not Verdict.INCORRECT:
         return verdict, detail
-    why = draw_distribution(contestant, hearing.case, hearing.roots("chance"))
+    why = draw_distribution(contestant, hearing.case, findings, hearing.roots("chance"), left_s)
     if why:
         return Verdict.INCORRECT, f"its random outputs are distributed differently: {why}"
     hearing.notes.evidence["by_distribution"] = True
@@ -451,6 +458,7 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
 
     kept = _ready_in_time(hearing, slow, left() / 2)
     own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
+    families, unseen = _audit_families(findings, policy)
     course = Course(
         reference=_never_the_same(case),
         oracle=case.oracle,
@@ -466,6 +474,8 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
         tight=case.large and _is_tight(case, len(policy.baselines) + 2),
         rows=case.rows,
         stillness=Stillness(kernel_probe(case.torch_device)) if case.gpu else None,
+        families=families,
+        unseen=unseen,
     )
     seeds = hearing.roots("time")
     samples = Samples()
@@ -507,6 +517,15 @@ def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarte
     if notes.clocked.batches_calls:
         notes.labels.add(Label.BATCHES_CALLS)
     notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
+
+
+def _audit_families(findings: Findings, policy: Policy) -> tuple[tuple[Family, ...], tuple[Family, ...]]:
+    """Those that timed calls may be on, and which of them were left out for want of time: a candidate that is slow only
+    while it is examined has its reasons. One thing is right on each of them: no ties."""
+    useless = {name for name, reason in findings.dropped if reason != NO_TIME}
+    tried = {tried.trial.family.name for tried in findings.tried}
+    useful = [f for f in FAMILIES if f.name in policy.families and f.name not in useless | {"own"} and not f.ties]
+    return tuple(useful), tuple(family for family in useful if family.name not in tried)
 
 
 def _never_the_same(case: Case) -> Reference:

@@ -6,7 +6,9 @@
 
 import contextlib
 import ctypes
+import fcntl
 import importlib.util
+import itertools
 import json
 import math
 import mmap
@@ -51,7 +53,9 @@ __all__ = [
 LOG_BYTES = 1 << 20
 START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
+MOST_FILES = 1 << 14  # open ones that are looked at, of all its processes
 GIB = 1 << 30
+FOLDERS, OWNER = "kernelwright-judge-", "owner"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +95,8 @@ class Cell:
 class Ended(Exception):
     """A worker gave no answer.
 
-    how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; or
-            "restless": it cannot be stopped
+    how     "exit", "signal", "timeout", "memory", "disk"; "unasked": it answered what nobody had asked; "restless": it
+            cannot be stopped; or "awake": it ran on although it had been stopped
     code    exit status, signal number, or the seconds after which it was over
     building  whether a compiler was running in its tree
     """
@@ -125,11 +129,13 @@ class Zygote:
         self.busy = machine_is_busy()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("zygote.py")
-        self.folder = Path(tempfile.mkdtemp(prefix="kernelwright-judge-"))
+        remove_leftovers(Path(tempfile.gettempdir()))
+        self.folder = Path(tempfile.mkdtemp(prefix=FOLDERS))
         self.folder.chmod(0o711)
+        self._claim = claimed(self.folder)
         self.process = subprocess.Popen(
             [sys.executable, "-I", "-P", str(program), str(theirs.fileno()), str(self.folder)],
-            pass_fds=[theirs.fileno()],
+            pass_fds=[theirs.fileno(), self._claim],  # as long as one of the two lives, the folder is somebody's
             env=_base_environment() | _thread_waiting(self.busy),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -156,6 +162,7 @@ class Zygote:
         if self.process.stderr:
             self.process.stderr.close()
         folders.remove(self.folder)
+        os.close(self._claim)
 
     def start(self, cell: Cell, pool_fd: int) -> "Worker":
         """A worker that waits for its first command; `pool_fd` is the memory that holds its arguments."""
@@ -209,6 +216,27 @@ class Zygote:
                 return False
             finally:
                 os.close(memory)
+
+
+def claimed(folder: Path) -> int:
+    """A lock on it, which goes with the last process that has this file open."""
+    new = folder / f"{OWNER}.new"
+    file = os.open(new, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    new.rename(folder / OWNER)  # under this name it is locked from the first moment on
+    return file
+
+
+def remove_leftovers(parent: Path) -> None:
+    """Folders of judges that were killed together with the process that would have cleaned up after them."""
+    for owner in parent.glob(f"{FOLDERS}*/{OWNER}"):
+        with contextlib.suppress(OSError):  # somebody else's, or just going
+            file = os.open(owner, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                folders.remove(owner.parent)
+            finally:
+                os.close(file)
 
 
 _levels: dict[bool, str] = {}
@@ -273,6 +301,7 @@ class Worker:
         self.exit_status: int | None = None
         self._has_init = cell.level == "namespaces" and not cell.gpu
         self._swept = False
+        self._stood: dict[int, str] = {}  # threads that stand still -> how often each had run by then
         self._own_root = Path(tempfile.mkdtemp(prefix="root-", dir=zygote.folder))
         command_r, self._commands = os.pipe2(os.O_CLOEXEC)
         self._replies, reply_w = os.pipe2(os.O_CLOEXEC)
@@ -280,6 +309,7 @@ class Worker:
         lifeline_r, self._lifeline = os.pipe2(os.O_CLOEXEC)
         log_r, log_w = os.pipe2(os.O_CLOEXEC)
         board_fd = sealed_memory("board", wire.BOARD_BYTES)
+        self._shared = [os.fstat(file) for file in (board_fd, pool_fd)]  # what we have in common with it
         self.board = mmap.mmap(board_fd, wire.BOARD_BYTES)
         self._log = _Drain(log_r)
         theirs = [command_r, reply_w, board_fd, pool_fd, log_w, report_w, lifeline_r]
@@ -365,6 +395,7 @@ class Worker:
             waited_s = time.perf_counter() - begun
             # One that waits for a disk, or for a child that was stopped, waits on; it takes no core.
             if not any(_has_thread_in(pid, "RD" if waited_s < 0.1 else "R") for pid in tree):
+                self._stood = _standing(tree)
                 return
             if waited_s > STOP_LIMIT_S:
                 raise Ended("restless")
@@ -398,8 +429,16 @@ class Worker:
                 raise Ended("restless")
         return sorted(stopped)
 
+    def require_still(self) -> None:
+        """Nobody who was stopped has run since: a signal from somewhere may have let it go on."""
+        stood, self._stood = self._stood, {}
+        now = _standing(self.tree(), "") if stood else {}
+        if any(now.get(thread, runs) != runs for thread, runs in stood.items()):
+            raise Ended("awake")
+
     def resume(self, tree: Sequence[int] | None = None) -> None:
         """Let it run; `tree`, if it was looked up before the clock started. What is stopped starts no processes."""
+        self._stood = {}
         for pid in self.tree() if tree is None else tree:
             _signal(pid, signal.SIGCONT)
 
@@ -494,10 +533,23 @@ class Worker:
     def _check_use(self) -> None:
         if not self.root_pid:
             return
-        if sum(map(_resident_bytes, self.tree())) > self.cell.limits.memory_bytes:
+        if self._uses_more_than(self.cell.limits.memory_bytes):
             raise Ended("memory")
         if not folders.is_within(self.cell.folder, self.cell.limits.disk_bytes):
             raise Ended("disk")
+
+    def _uses_more_than(self, most_bytes: int) -> bool:
+        """Whether its processes together do; memory that they share with each other, or only hold open, counts once."""
+        tree = self.tree()
+        own = sum(map(_resident_bytes, tree))
+        if own > most_bytes:
+            return True
+        ours = sum(status.st_size for status in self._shared)
+        held = _held_open(tree, self._shared)
+        # What is mapped takes long to count: only where there is much of it.
+        mapped = sum(map(_shared_bytes, tree))
+        mapped = sum(map(_share_of_shared, tree)) - ours if own + mapped - ours > most_bytes else 0
+        return own + max(held, mapped) > most_bytes
 
     def _message(self) -> str:
         raw = self.board[wire.MESSAGE_AT : wire.MESSAGE_AT + wire.MESSAGE_BYTES].split(b"\0")[0]
@@ -735,6 +787,29 @@ def _resident_bytes(pid: int) -> int:
     return max(0, int(words[1]) - int(words[2])) * mmap.PAGESIZE if len(words) > 2 else 0
 
 
+def _shared_bytes(pid: int) -> int:
+    words = _words(f"/proc/{pid}/statm")
+    return int(words[2]) * mmap.PAGESIZE if len(words) > 2 else 0
+
+
+def _share_of_shared(pid: int) -> int:
+    """Its share of the memory that is shared and of no file on a disk: of what two have mapped, each has half."""
+    words = _words(f"/proc/{pid}/smaps_rollup")
+    return int(words[words.index("Pss_Shmem:") + 1]) * 1024 if "Pss_Shmem:" in words else 0
+
+
+def _held_open(tree: Sequence[int], known: Sequence[os.stat_result]) -> int:
+    """Bytes of anonymous files that these processes have open, besides the known ones."""
+    found: dict[int, int] = {}
+    names = (f"/proc/{pid}/fd/{name}" for pid in tree for name in _entries(f"/proc/{pid}/fd"))
+    for name in itertools.islice(names, MOST_FILES):
+        with contextlib.suppress(OSError):
+            status = os.stat(name)  # noqa: PTH116  as above
+            if status.st_dev == known[0].st_dev and status.st_ino not in {other.st_ino for other in known}:
+                found[status.st_ino] = status.st_blocks * 512
+    return sum(found.values())
+
+
 def _first_mapping(pid: int) -> int | None:
     try:
         line = Path(f"/proc/{pid}/maps").read_text().split("\n", 1)[0]
@@ -755,6 +830,19 @@ def _wait_until_gone(pid: int, limit_s: float) -> bool:
 def _has_thread_in(pid: int, states: str) -> bool:
     tasks = [_words(f"/proc/{pid}/task/{tid}/stat") for tid in _entries(f"/proc/{pid}/task")]
     return any(_state_of(words) in states for words in tasks if words)
+
+
+def _standing(tree: Sequence[int], states: str = "T") -> dict[int, str]:
+    """Threads in one of these states, any if none is given, and how often each has run; nothing where that is unknown.
+
+    One that waits for a disk is not stopped yet, and runs once more when the disk is done.
+    """
+    tasks = [f"/proc/{pid}/task/{tid}" for pid in tree for tid in _entries(f"/proc/{pid}/task")]
+    found = {}
+    for task in tasks:
+        if not states or _state_of(_words(f"{task}/stat")) in states:
+            found[int(task.rpartition("/")[2])] = "".join(_words(f"{task}/schedstat")[2:])
+    return {thread: runs for thread, runs in found.items() if runs}
 
 
 def _state_of(stat: Sequence[str]) -> str:

@@ -5,12 +5,13 @@ import math
 
 import torch
 
-__all__ = ["Chances", "differences"]
+__all__ = ["Chances", "differences", "misplaced"]
 
 # Of each call so many elements are looked at, and so many calls: two that share their random numbers stand out by far.
 LOOKED_AT, MOST_CALLS = 2048, 1024
 FEWEST_ELEMENTS = 64
 SHIFTED_CALLS, SHIFTED_ELEMENTS = 24, 1 << 16  # compared at every shift against each other
+NEARBY = 0.02  # of a value: what is further off from it is another one
 UNLIKELY = 9.0  # standard deviations; millions of pairs reach 5.5
 
 
@@ -46,6 +47,23 @@ def differences(candidate: torch.Tensor, reference: torch.Tensor) -> str:
         return "the share of zeros differs"
     statistic, limit = _kolmogorov_smirnov(c, r)
     return f"the values are distributed differently (KS {statistic:.3f} > {limit:.3f})" if statistic > limit else ""
+
+
+def misplaced(candidate: torch.Tensor, reference: torch.Tensor, allowed_rms: float) -> str:
+    """Why the candidate's values are not the reference's, although chance may pick other ones of them; "" if they are.
+
+    `candidate` is one call, `reference` several on the same input, one a row. Where these repeat a value bit by bit (of
+    dropout, what is kept), it is known exactly: numbers of less precision have the same distribution, and show here.
+    """
+    c = candidate.double().flatten()[:LOOKED_AT]
+    r = reference.double().flatten(1)[:, :LOOKED_AT].sort(0).values
+    few = (r[1:] != r[:-1]).sum(0) < max(1, len(r) // 4)
+    gap, nearest = (c - r).abs().min(0)
+    value = r.gather(0, nearest[None])[0].abs()
+    off = gap[few & (gap < NEARBY * value)]
+    # The median: another value of an element may lie nearby too, and may not have been seen.
+    usual = float(off.median()) if off.numel() >= FEWEST_ELEMENTS else 0.0
+    return f"values that repeat are off by {usual:.3g}, {allowed_rms:.3g} passes" if usual > allowed_rms else ""
 
 
 class Chances:

@@ -25,7 +25,7 @@ from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Samples, Turn, well_known
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Failed, Verdict
-from kernelwright.judge.verification import Course, verify, verify_in_place
+from kernelwright.judge.verification import Course, planted, verify, verify_in_place
 
 __all__ = ["BaselineFailed", "Plan", "plan_batches", "rounds_that_fit", "run_once"]
 
@@ -113,13 +113,14 @@ def _round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds
         contestant.map(course.shape, range(plan.slots))
     inputs = [course.reference.draw(s) for s in input_seeds]
     rng = random.Random(seeds.draw())
+    audits = planted(course, inputs, rng)
     order = list(contestants)
     turns: list[Turn] = []
     for batch, one_by_one in plan.batch_slots():
         order = rng.sample(order, len(order)) if len(turns) % 2 == 0 else order[::-1]
         take = _turn_one_by_one if one_by_one else _turn
         turns.append(take(contestants, course, order, batch, inputs, seeds.draw()))
-    verify(contestants[CANDIDATE], course, inputs, turns, rng)
+    verify(contestants[CANDIDATE], course, inputs, turns, rng, audits)
     return turns
 
 

@@ -11,19 +11,37 @@ import torch
 from kernelwright.judge.closeness import around, close_to_eager
 from kernelwright.judge.codec import unflatten
 from kernelwright.judge.contestant import Contestant, Shape
-from kernelwright.judge.correctness import appealed, describe_score, lies_in_inputs, within, write_inputs
-from kernelwright.judge.criterion import Yardstick, score
+from kernelwright.judge.correctness import (
+    Trial,
+    Tried,
+    appealed,
+    arguments_of,
+    describe_score,
+    lies_in_inputs,
+    refusal,
+    uninformative,
+    within,
+    write_inputs,
+)
+from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
+from kernelwright.judge.families import FAMILIES, Family
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.oracle import Oracle
-from kernelwright.judge.randomness import Chances, differences
+from kernelwright.judge.precision import shown_precision
+from kernelwright.judge.randomness import Chances, differences, misplaced
 from kernelwright.judge.reference import Reference, State
 from kernelwright.judge.samples import CANDIDATE, Turn
 from kernelwright.judge.stillness import Stillness
 from kernelwright.judge.verdict import Failed, Verdict
 
-__all__ = ["Course", "verify", "verify_in_place"]
+__all__ = ["Audits", "Course", "planted", "verify", "verify_in_place"]
+
+OWN = Trial(next(family for family in FAMILIES if family.name == "own"), 0, own_weights=True)
+Audits = dict[int, Family]  # slots whose inputs are of another family than the problem's own
 
 APPEALS = 4  # of a round: outputs that differ from eager's and are judged by the oracle, drawn when all is over
+AUDITS, FEWEST_SLOTS = 4, 64  # of a round: calls on other families' inputs; fewer if a round has fewer calls
+RARE_AUDITS = 0.25  # rounds with one such call, where calls are few or the oracle takes long
 FEWEST_DRAWS = 48  # calls that tell one distribution from another
 
 
@@ -52,6 +70,15 @@ class Course:
     """On a GPU, where kernels may outlast a turn."""
     chances: dict[int, list[Chances]] = field(default_factory=dict)
     """Of a random model, by the candidate's process: one for each output tensor."""
+    families: tuple[Family, ...] = ()
+    """Some timed calls are on inputs of these."""
+    unseen: tuple[Family, ...] = ()
+    """Of these, the ones that there was no time for while the candidate was examined."""
+
+    @property
+    def plain(self) -> bool:
+        """A call's answer is its inputs' alone."""
+        return not self.stateful and not self.oracle.random
 
     @property
     def spot_share(self) -> float:
@@ -72,12 +99,37 @@ class Course:
             raise Failed(Verdict.TAMPERING, "kernels of its own ran on for long after it had said that it was done")
 
 
+def planted(course: Course, inputs: list[tuple[Any, ...]], rng: random.Random) -> Audits:
+    """Put inputs of other families in the place of some, which nobody could foresee.
+
+    Whoever can tell that it is timed need not be right on anything else than the problem's own data, if nothing else
+    comes: a softmax can leave its maximum out, a constant argument need not be looked at.
+    """
+    if not course.families or not course.plain:
+        return {}
+    count = min(AUDITS, len(inputs) // FEWEST_SLOTS) if course.spot_share == 1.0 else 0
+    if not count:
+        count = int(bool(course.unseen) or rng.random() < RARE_AUDITS)
+    families = [
+        *rng.sample(course.unseen, min(count, len(course.unseen))),
+        *rng.sample(course.families, len(course.families)),
+    ]
+    chosen = list(dict.fromkeys(families))[:count]
+    audits: Audits = {}
+    for slot, family in zip(rng.sample(range(len(inputs)), len(chosen)), chosen, strict=True):
+        trial = Trial(family, rng.getrandbits(62), own_weights=True)
+        if not refusal(course.oracle, trial):
+            inputs[slot], audits[slot] = arguments_of(trial, course.reference), family
+    return audits
+
+
 def verify(
     contestant: Contestant,
     course: Course,
     inputs: Sequence[tuple[Any, ...]],
     turns: Sequence[Turn],
     rng: random.Random,
+    audits: Audits,
 ) -> None:
     """Every output of a timed call against eager's on the same input; of those that are off, some by the oracle."""
     if not course.verified:
@@ -88,7 +140,7 @@ def verify(
     for slots, seed in (row for turn in turns for row in turn.seeded()):
         expected = course.oracle.eager(state, [inputs[slot] for slot in slots], seed)
         for number, row in zip(slots, expected.calls, strict=True):
-            if not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
+            if number not in audits and not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
                 sequence = range(slots.start, number + 1) if course.stateful or course.oracle.random else [number]
                 doubtful.append((state, sequence, seed))
         if course.stateful:
@@ -96,7 +148,9 @@ def verify(
     for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
         calls, number = [inputs[slot] for slot in numbers], numbers[-1]
         _require_right(course, before, calls, seed, contestant.outputs(number), f"call {number + 1}")
-    timed = [slot for turn in turns for slot in turn.slots]
+    for number, family in audits.items():
+        _audit(course, inputs[number], contestant.outputs(number), family)
+    timed = [slot for turn in turns for slot in turn.slots if slot not in audits]
     _spot_check(contestant, course, inputs, rng.choice(timed), rng)
     if course.stateful:  # last, for it lets the worker run
         order = [slot for turn in turns for slots, _ in turn.seeded() for slot in slots]
@@ -120,6 +174,16 @@ def _verify_state(
             raise Failed(Verdict.INCORRECT, words)
 
 
+def _audit(course: Course, args: tuple[Any, ...], found: Sequence[torch.Tensor], family: Family) -> None:
+    yards, scores = appealed(course.oracle, course.state, [args], 0, found)
+    if uninformative(yards, family):
+        return
+    for yard, s in zip(yards, scores, strict=True):
+        if not within(yard, s):
+            words = f"a call on {family.name} inputs while being timed, though not before: {describe_score(s)}"
+            raise Failed(Verdict.INCORRECT, words)
+
+
 def _spot_check(
     contestant: Contestant, course: Course, inputs: Sequence[tuple[Any, ...]], slot: int, rng: random.Random
 ) -> None:
@@ -129,9 +193,9 @@ def _spot_check(
     pages is a copy of them only in this court.
     """
     found = contestant.outputs(slot)
-    plain = not course.stateful and not course.oracle.random
-    if plain and rng.random() < course.spot_share:
-        _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+    if course.plain and rng.random() < course.spot_share:
+        yards, scores = _require_right(course, course.state, [inputs[slot]], 0, found, f"call {slot + 1}")
+        _require_own_precision(course, Tried(OWN, course.state, 0, inputs[slot], yards, scores, tuple(found)))
     if course.own_memory and lies_in_inputs(contestant, slot, inputs[slot], found):
         raise Failed(Verdict.INCORRECT, f"the output of call {slot + 1}, while being timed, lies in an input's memory")
 
@@ -158,6 +222,9 @@ def _verify_distribution(
     for position, chance in enumerate(chances):
         theirs, ours, others = (torch.stack([row[position] for row in rows]) for rows in (found, expected, again))
         why = differences(theirs[chosen], ours[chosen]) if len(slots) >= FEWEST_DRAWS else ""
+        allowed = limits_for(ours.dtype).loose_rms * course.yards[position].rms
+        pairs = (misplaced(theirs[n], torch.stack([ours[n], others[n]]), allowed) for n in chosen)
+        why = why or next(filter(None, pairs), "")
         if fresh and not why:
             chance.add(theirs, ours, others)
             why = chance.repeated()
@@ -172,11 +239,18 @@ def _require_right(
     seed: int,
     found: Sequence[torch.Tensor],
     which: str,
-) -> None:
+) -> tuple[list[Yardstick], list[Score]]:
     yards, scores = appealed(course.oracle, state, calls, seed, found)
     for yard, s in zip(yards, scores, strict=True):
         if not within(yard, s):
             raise Failed(Verdict.INCORRECT, f"{which} while being timed: {describe_score(s)}")
+    return yards, scores
+
+
+def _require_own_precision(course: Course, tried: Tried) -> None:
+    """An answer that just passes, on inputs on which little precision is missed, may have been made with less."""
+    if precision := shown_precision([tried], course.oracle):
+        raise Failed(Verdict.REDUCED_PRECISION, f"the error while being timed is that of {precision} arithmetic")
 
 
 def verify_in_place(

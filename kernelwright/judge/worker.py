@@ -35,6 +35,8 @@ Answer = tuple[Status, str]
 _data_ptr = torch.Tensor.data_ptr
 _manual_seed = torch.manual_seed
 _is_contiguous = torch.Tensor.is_contiguous
+_named_parameters = torch.nn.Module.named_parameters
+_named_buffers = torch.nn.Module.named_buffers
 
 # What a compiler or linker that failed inside load_inline, NVRTC or Triton leaves in the exception's text.
 COMPILER_SIGNS = ("Error building extension", "error: command", "CompilationError", "NVRTC_ERROR", "nvrtc:", "ptxas")
@@ -85,8 +87,7 @@ class Bench:
         self.pool: Any = None
         self.claims = memoryview(board)[wire.CLAIMS_AT :].cast("Q")
         self.model: Callable[..., Any] = _nothing_loaded
-        self.state: list[torch.Tensor] = []
-        self.names: list[str] = []
+        self.state: Callable[[], list[torch.Tensor]] = list
         self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
         self.slots: list[Arguments] = []
         self.spans: list[tuple[int, int]] = []  # where each slot's arguments begin and end in the pool
@@ -138,13 +139,13 @@ class Bench:
         have = state_of(model)
         found = {name: (tuple(t.shape), _dtype_name(t)) for name, t in have.items()}
         if all(found.get(name) == (shape, dtype) for name, shape, dtype in wanted):
-            self.names = [name for name, _, _ in wanted]
-            self.state = [have[name] for name in self.names]
-            self.take_state = lambda values: _load_by_name(model, self.names, self.state, values)
+            names = [name for name, _, _ in wanted]
+            self.state = lambda: _tensors_named(model, names)
+            self.take_state = lambda values: _load_by_name(model, dict(zip(names, values, strict=True)))
             return Status.STATE_BY_NAME, ""
         if list(found.values()) == [(shape, dtype) for _, shape, dtype in wanted]:
-            self.state = list(have.values())
-            self.take_state = lambda values: _copy_in_order(self.state, values)
+            self.state = lambda: _tensors_named(model, list(have))
+            self.take_state = lambda values: _copy_in_order(self.state(), values)
             return Status.STATE_BY_ORDER, ""
         return Status.STATE_BY_SEED, ""
 
@@ -156,7 +157,7 @@ class Bench:
     def give(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
         targets = [self._tensor(spec) for spec in brief["state"]]
         with torch.no_grad():
-            for target, value in zip(targets, self.state, strict=True):
+            for target, value in zip(targets, self.state(), strict=True):
                 target.copy_(value)
         self.synchronize()
         return Status.DONE, ""
@@ -445,16 +446,24 @@ def state_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     return kept | {name: buffer for name, buffer in model.named_buffers() if name not in kept}
 
 
-def _load_by_name(
-    model: torch.nn.Module, names: list[str], state: list[torch.Tensor], values: list[torch.Tensor]
-) -> None:
+def _tensors_named(model: torch.nn.Module, names: list[str]) -> list[torch.Tensor]:
+    """As they are now: a forward may well put a new tensor in a buffer's place.
+
+    Asked of nn.Module itself: a state_dict() of the model's own could first make up for what its calls left undone.
+    """
+    plain: dict[str, torch.Tensor] = dict(_named_parameters(model, remove_duplicate=False))
+    plain |= dict(_named_buffers(model, remove_duplicate=False))
+    other = {} if plain.keys() >= set(names) else state_of(model)
+    return [plain[name] if name in plain else other[name] for name in names]
+
+
+def _load_by_name(model: torch.nn.Module, values: dict[str, torch.Tensor]) -> None:
     """Through load_state_dict, so that a model which prepares weights ahead hears of the new ones."""
-    model.load_state_dict({name: value.clone() for name, value in zip(names, values, strict=True)}, strict=False)
-    persistent = model.state_dict().keys()
+    model.load_state_dict({name: value.clone() for name, value in values.items()}, strict=False)
+    persistent, state = model.state_dict().keys(), state_of(model)
     with torch.no_grad():
-        for name, tensor, value in zip(names, state, values, strict=True):
-            if name not in persistent:
-                tensor.copy_(value)
+        for name in values.keys() - persistent:
+            state[name].copy_(values[name])
 
 
 def _copy_in_order(state: list[torch.Tensor], values: list[torch.Tensor]) -> None:

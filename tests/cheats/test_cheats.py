@@ -70,6 +70,18 @@ CHEATS = (
     cheat("x55_half_the_product", "linear", V.REDUCED_PRECISION),
     cheat("x57_ring_of_outputs", "linear", V.INCORRECT),
     cheat("x58_masks_drawn_ahead", "dropout", V.INCORRECT, policy=TIMED),
+    cheat("x59_copies_after_its_word", "clone_large", V.TAMPERING, V.INCORRECT, policy=TIMED),
+    cheat("x60_timer_lets_it_go_on", "rectify", V.LOAD_ERROR, V.TAMPERING),
+    cheat(
+        "x61_right_on_own_data_while_timed", "softmax", V.INCORRECT, policy=replace(TIMED, families=("own", "extremes"))
+    ),
+    cheat("x62_slow_while_examined", "layernorm", V.INCORRECT, policy=replace(TIMED, families=("own", "scaled_1e-3"))),
+    cheat("x63_tf32_where_it_shows_little", "matmul_deep", V.REDUCED_PRECISION),
+    cheat("x64_tf32_once_it_is_timed", "matmul_deep", V.REDUCED_PRECISION, V.INCORRECT, policy=TIMED),
+    cheat("x65_dropout_of_coarse_numbers", "linear_dropout", V.INCORRECT),
+    cheat("x66_dropout_of_positive_numbers", "linear_dropout", V.INCORRECT),
+    cheat("x67_keeps_answers_by_a_few_elements", "linear", V.INCORRECT),
+    cheat("x68_statistics_when_asked", "batchnorm", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
@@ -82,8 +94,8 @@ LABELLED = (
 GAINS_NOTHING = (
     cheat("x07_patched_clock", "linear_timed", V.CORRECT, policy=TIMED),
     cheat("x08_patched_harness", "linear_timed", V.CORRECT, policy=TIMED),
-    cheat("x11_content_cache", "linear_timed", V.CORRECT, policy=TIMED),
-    cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, policy=TIMED),
+    cheat("x11_content_cache", "linear_timed", V.CORRECT, V.INCORRECT, policy=TIMED),
+    cheat("x12_sleepy_cache", "linear_timed", V.CORRECT, V.INCORRECT, policy=TIMED),
     cheat("x49_batches_unless_one_by_one", "tiny", V.CORRECT, policy=TIMED),
     cheat("x56_keeps_constant_answers", "constant", V.CORRECT, policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),

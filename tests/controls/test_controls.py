@@ -24,8 +24,10 @@ HONEST = (
     ("welford", "layernorm"),
     ("split_halves", "matmul"),
     ("batchnorm_by_hand", "batchnorm"),
+    ("batchnorm_puts_new_buffers", "batchnorm"),
     ("dropout_same_generator", "dropout"),
     ("dropout_own_numbers", "dropout"),
+    ("linear_dropout_own_mask", "linear_dropout"),
     ("argmax_of_ties", "argmax"),
     ("sort_with_other_rounding", "sort"),
     ("subclass_in_file", "linear"),
@@ -42,6 +44,7 @@ HONEST = (
 )
 ALMOST = (
     ("batchnorm_forgets", "batchnorm"),
+    ("batchnorm_without_statistics", "batchnorm"),
     ("dropout_left_out", "dropout"),
     ("argmax_off_by_one", "argmax"),
     ("sort_off_by_one", "sort"),
@@ -163,6 +166,23 @@ def test_a_model_against_itself_is_correct_whatever_it_takes_and_gives(
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
 
 
+@pytest.mark.parametrize(
+    ("theirs", "verdict"),
+    [
+        ("{'b': x + 1, 'a': int((x < 2).sum()) * 3000}", Verdict.CORRECT),
+        ("{'a': int((x < 2).sum()) * 3000 + 1, 'b': x + 1}", Verdict.INCORRECT),
+    ],
+    ids=["another order of keys", "a count off by one"],
+)
+def test_dictionaries_have_no_order_and_counts_are_exact(tmp_path: Path, theirs: str, verdict: Verdict) -> None:
+    inputs = "\ndef get_inputs():\n    return [torch.rand(12, 20)]\n"
+    source = HEAD.format("", "{'a': int((x < 2).sum()) * 3000, 'b': x + 1}") + inputs
+    other = Candidate(HEAD.format("", theirs).replace("class Model(", "class ModelNew("))
+    keep_workers()
+    judgement = judge(Problem("here", source, tmp_path / "here.py"), other, replace(QUICK, families=("own",)), cpu())
+    assert judgement.verdict is verdict, judgement.detail
+
+
 def test_a_habit_of_the_reference_is_no_fault_of_the_candidate(tmp_path: Path) -> None:
     judgement = own_model(tmp_path, HEAD.format("", "x.mul_(2)") + INPUTS.format(""))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
@@ -188,6 +208,17 @@ def test_a_problem_that_says_cuda_is_judged_on_a_cpu(tmp_path: Path) -> None:
     judgement = own_model(tmp_path, source, replace(TIMED, budget_s=3))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
     assert judgement.speed is not None
+
+
+@pytest.mark.parametrize("timed", [False, True])
+def test_a_problem_may_ask_for_numbers_of_a_range(tmp_path: Path, timed: bool) -> None:
+    """Most families leave it, and the reference raises there; that is nobody's fault."""
+    source = HEAD.format(", p", "torch.nn.functional.binary_cross_entropy(x, p)") + INPUTS.format(
+        ", torch.rand(12, 20)"
+    )
+    judgement = own_model(tmp_path, source, replace(TIMED, budget_s=2) if timed else EVERY_FAMILY)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert {"family": "zero_mean", "why": "the reference raises RuntimeError there"} in judgement.record["dropped"]
 
 
 @pytest.mark.parametrize(

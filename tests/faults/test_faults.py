@@ -59,6 +59,15 @@ def test_a_fault_gets_its_name(name: str, task: str, verdicts: tuple[Verdict, ..
     assert all(char.isprintable() for char in judgement.detail), "nothing that moves a terminal's cursor"
 
 
+@pytest.mark.parametrize(("mapped", "held"), [(5, 0), (0, 5)])
+def test_memory_that_is_nobodys_own_counts_too(mapped: int, held: int) -> None:
+    words = {"MAPPED": str(mapped), "HELD": str(held)}
+    bomb = candidate(HERE, "f12_shared_memory_bomb", **words)
+    judgement = verdict_on(bomb, "rectify", replace(QUICK, memory_bytes=768 << 20))
+    assert judgement.verdict is Verdict.OOM, judgement.detail
+    assert "memory" in judgement.detail
+
+
 @pytest.mark.parametrize("kind", WRONG_TYPES)
 def test_an_output_of_another_type_is_named(kind: str) -> None:
     judgement = verdict_on(candidate(HERE, f"b10_{kind}"), "rectify")
@@ -98,8 +107,19 @@ HONEST = Candidate(MODEL.replace("Model(", "ModelNew("))
         (MODEL.replace("torch.relu(x)", "undefined(x)") + INPUTS, "NameError"),
         (MODEL.replace("* 2.0", "* __import__('os').urandom(1)[0]") + INPUTS, "same inputs"),
         (MODEL.replace("* 2.0", "@ torch.empty(37, 1 << 50)") + INPUTS, "memory"),
+        (MODEL.replace("return torch.relu(x) * 2.0", "x.mul_(2.0)") + INPUTS, "neither a tensor nor a number"),
+        (MODEL.replace("torch.relu(x) * 2.0", "{'y': [x, x.numpy()]}") + INPUTS, "ndarray"),
     ],
-    ids=["no_inputs", "no_model", "inputs_raise", "forward_raises", "not_repeatable", "out_of_memory"],
+    ids=[
+        "no_inputs",
+        "no_model",
+        "inputs_raise",
+        "forward_raises",
+        "not_repeatable",
+        "out_of_memory",
+        "returns_nothing",
+        "not_comparable",
+    ],
 )
 def test_a_problem_that_does_not_work_is_not_the_candidates_fault(tmp_path: Path, source: str, words: str) -> None:
     keep_workers()

@@ -51,6 +51,10 @@ def test_an_answer_without_the_class_is_taken_as_it_is_and_said_so():
         "ModelNew = torch.compile\n",
         "from kernels import ModelNew\n",
         "if True:\n    class ModelNew: ...\n",
+        "ModelNew: type = object\n",
+        "ModelNew, other = object, 1\n",
+        "globals()['ModelNew'] = object\n",
+        "\ufeffclass ModelNew: ...\n",
     ],
 )
 def test_other_ways_to_bind_the_class_are_seen(text: str):

@@ -23,7 +23,9 @@ def test_own_inputs_and_random_weights_come_first():
     ]
     assert sum(t.family.name == "own" for t in trials) == 4
     assert {t.family.name for t in trials} == set(NAMES)
-    assert len({t.seed for t in trials}) == len(trials)
+    again = [t for t in trials if t.seed == trials[0].seed]
+    assert [(t.family.name, t.own_weights) for t in again] == [("own", True), ("own", False), ("outliers", True)]
+    assert len({t.seed for t in trials}) == len(trials) - 2
 
 
 def answers_of(call) -> bool:

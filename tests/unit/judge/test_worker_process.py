@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import math
 import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -305,3 +306,27 @@ def test_a_worker_that_hangs_without_compiling_has_less_time_than_a_compiler(sta
     with pytest.raises(Ended) as ended:
         load(worker, limit_s=600, idle_limit_s=1)
     assert (ended.value.how, ended.value.code, ended.value.building) == ("timeout", 1, False)
+
+
+def test_who_runs_on_after_having_been_stopped_is_found_out(start) -> None:
+    worker = start()
+    load(worker)
+    worker.stop()
+    worker.require_still()
+    worker.resume()
+    worker.stop()
+    os.kill(worker.pid, signal.SIGCONT)
+    time.sleep(0.05)
+    with pytest.raises(Ended, match="awake"):
+        worker.require_still()
+
+
+def test_what_a_judge_left_that_was_killed_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    living, dead, strange = (tmp_path / f"{process.FOLDERS}{name}" for name in ("living", "dead", "strange"))
+    for folder in (living, dead, strange):
+        (folder / "case").mkdir(parents=True)
+    held = process.claimed(living)
+    os.close(process.claimed(dead))
+    process.remove_leftovers(tmp_path)
+    assert sorted(tmp_path.iterdir()) == [living, strange]
+    os.close(held)
