@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from kernelwright.emit.explain import docstring
-from kernelwright.emit.expressions import attribute, python, tuple_text
+from kernelwright.emit.expressions import CLASS, attribute, lists_of, python, tuple_text
 from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
@@ -18,9 +18,6 @@ from kernelwright.kernels.pointwise import Work
 from kernelwright.load import Problem
 from kernelwright.plan import Convolution
 from kernelwright.plan.steps import contiguous
-
-# The name under which capture says which class a module is of; no attribute can be called so.
-CLASS = "class"
 
 # Names that the emitted file adds at its top level. Where the user's file has one of them, ours gets an underscore.
 OURS = (
@@ -489,7 +486,8 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
 
 def device_text(program: Program) -> str:
     """Where results go: to the first tensor there is."""
-    leaves = [x.name for x in all_arguments(program)] + [attribute(param.path) for param in state_of(program)]
+    lists = lists_of(program.plan.graph)
+    leaves = [x.name for x in all_arguments(program)] + [attribute(param.path, lists) for param in state_of(program)]
     return f"{leaves[0]}.device" if leaves else f'torch.device("{program.target}")'
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from kernelwright.ir.nodes import (
     Argument,
@@ -12,6 +12,7 @@ from kernelwright.ir.nodes import (
     Const,
     Contract,
     Conv,
+    Graph,
     Iota,
     Node,
     Opaque,
@@ -65,6 +66,11 @@ WITHOUT_BACKEND: Mapping[str, tuple[str, int]] = {
 }
 
 
+# The name under which capture says which class a module is of; no attribute can be called so.
+CLASS = "class"
+
+LISTS = ("Sequential", "ModuleList", "ParameterList")
+
 CHANNELS_LAST = ".contiguous(memory_format=torch.channels_last)"
 
 
@@ -76,13 +82,14 @@ def made_dense(buffer: Buffer) -> str:
 class Expressions:
     """Writes nodes as expressions over the variables that already hold values."""
 
-    def __init__(self, places: Mapping[Node, Buffer], device: str) -> None:
+    def __init__(self, places: Mapping[Node, Buffer], device: str, lists: Collection[str] = ()) -> None:
         self.places = places
         self.device = device
+        self.lists = lists  # the paths of the parts that are indexed by numbers
 
     def of(self, node: Node) -> str:
         if node in self.places and not isinstance(node, Iota):
-            return variable(self.places[node])
+            return self.variable(self.places[node])
         match node:
             case Const(value, dtype):
                 return f"torch.tensor({python(value)}, dtype=torch.{dtype.name}, device={self.device})"
@@ -109,6 +116,10 @@ class Expressions:
             case Iota(extent):
                 return f"torch.arange({extent}, device={self.device})"
         raise AssertionError(f"{type(node).__name__} was not placed in memory")
+
+    def variable(self, buffer: Buffer) -> str:
+        """The name of a tensor in forward(): state is reached through self."""
+        return attribute(buffer.source.path, self.lists) if isinstance(buffer.source, Param) else buffer.name
 
     def sliced(self, node: Slice) -> str:
         """What runs from the end of an axis is turned, since PyTorch has no views with negative steps."""
@@ -208,16 +219,17 @@ def matmul_form(a: str, b: str, result: str) -> tuple[str | None, str | None]:
     return rows, columns
 
 
-def variable(buffer: Buffer) -> str:
-    """The name of a tensor in forward(): state is reached through self."""
-    return attribute(buffer.source.path) if isinstance(buffer.source, Param) else buffer.name
+def lists_of(graph: Graph) -> frozenset[str]:
+    """The paths of the parts whose own parts have numbers; a part of a dict may be called "0" too."""
+    return frozenset(s.path for s in graph.settings if s.name == CLASS and s.value in LISTS)
 
 
-def attribute(path: str) -> str:
+def attribute(path: str, lists: Collection[str]) -> str:
     """layers.0.weight -> self.layers[0].weight; a part that Python could not read is asked for by name"""
     text = "self"
-    for part in path.split("."):
-        if part.isdigit():
+    parts = path.split(".")
+    for depth, part in enumerate(parts):
+        if part.isdigit() and ".".join(parts[:depth]) in lists:
             text += f"[{part}]"
         elif part.isidentifier() and not keyword.iskeyword(part):
             text += f".{part}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from kernelwright.emit.expressions import Expressions, made_dense, python, tuple_text, variable
+from kernelwright.emit.expressions import Expressions, lists_of, made_dense, python, tuple_text
 from kernelwright.generate import Launch, Program
 from kernelwright.generate.program import ProgramStep
 from kernelwright.ir.nodes import Fixed, Node, Param, Structure, Updated, View
@@ -24,7 +24,7 @@ class ForwardWriter:
         self.program = program
         self.graph = program.plan.graph
         self.known = leaves(program)  # what is in memory so far: a view may be copied late and seen otherwise before
-        self.expressions = Expressions(self.known, device)
+        self.expressions = Expressions(self.known, device, lists_of(self.graph))
         self.device = device
         self.last_use = last_uses(program)
 
@@ -44,19 +44,19 @@ class ForwardWriter:
             case Materialise(node, result):
                 return [f"{result.name} = {self.materialised(node)}"]
             case CopyBack(target, value):
-                return [f"{variable(target)}.copy_({self.expressions.of(value)})"]
+                return [f"{self.expressions.variable(target)}.copy_({self.expressions.of(value)})"]
 
     def launch_lines(self, launch: Launch) -> list[str]:
         """Results are allocated, or take the memory of an operand that nothing needs any more; then one call."""
         lines = [self.packing(buffer) for buffer in launch.pointers if buffer.packed_from is not None]
         lines += [f"{buffer.name} = {self.allocation(buffer)}" for buffer in launch.allocations]
         lines += [f"{buffer.name} = {over}  # in place: {over} is not needed again" for buffer, over in launch.aliases]
-        arguments = ", ".join(variable(buffer) for buffer in launch.pointers)
+        arguments = ", ".join(self.expressions.variable(buffer) for buffer in launch.pointers)
         return [*lines, f'launch("{launch.entry}", {arguments})'] if launch.sources else lines
 
     def packing(self, buffer: Buffer) -> str:
         assert buffer.packed_from is not None
-        weight = variable(buffer.packed_from)
+        weight = self.expressions.variable(buffer.packed_from)
         return f'{buffer.name} = packed(self, "{buffer.packed_by}", {weight}, {buffer.nbytes})'
 
     def allocation(self, buffer: Buffer) -> str:
@@ -148,8 +148,8 @@ def read_in(step: ProgramStep, known: Mapping[Node, Buffer]) -> list[Buffer]:
     match step:
         case Launch():
             return [*step.pointers, *(b for b in known.values() for _, over in step.aliases if b.name == over)]
-        case Library(node, bias, _):
-            operands = [*node.operands, *([] if bias is None else [bias])]
+        case Library():
+            operands = list(step.reads)
         case Materialise(node, _):
             operands = list(node.operands)
         case CopyBack(_, value):
