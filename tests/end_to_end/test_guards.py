@@ -611,6 +611,7 @@ OTHERS = {
     "dropout that is used twice": model_source(
         "h = self.d(x * 2)", "return (h.relu() + 1) * h, h", init=("self.d = nn.Dropout(0.5)",)
     ),
+    "a list of one tensor": model_source("(y,) = torch.unsafe_split(x, 6, 1)", "return (y * 2).relu()"),
     "draws that wait for each other": model_source(
         "y = self.l(x)",
         "b = torch.bernoulli(y.softmax(1))",

@@ -279,6 +279,7 @@ REFUSED = (
     ("return x[0] + 1", "[torch.randn(3)]", "is a list"),
     ("return x['a'] + 1", "{'a': torch.randn(3)}", "is a dict"),
     ("return x[x > 0]", "torch.randn(3)", "shape"),
+    ("return torch.histogramdd(x, [3, 3])[0] + 1", "torch.randn(5, 2)", "lists within a tuple"),
 )
 
 
@@ -324,6 +325,12 @@ def test_what_a_graph_would_do_once_is_refused(tmp_path: Path, forward: str, ini
     with pytest.raises(UnsupportedProblem, match=reason) as caught:
         capture(load(path))
     assert caught.value.cure
+
+
+def test_a_list_of_one_tensor_is_that_tensor(tmp_path: Path) -> None:
+    found = model(tmp_path, "(y,) = torch.unsafe_split(x, 4, 1)\nreturn y * 2")
+    assert found.targets == ["aten.unsafe_split.Tensor"]
+    assert found.differences() == []
 
 
 def test_a_constant_of_the_file_is_a_table(tmp_path: Path) -> None:
