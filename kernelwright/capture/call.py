@@ -46,8 +46,13 @@ UNROUNDED = frozenset(
 
 
 def constant(value: bool | int | float, dtype: DType) -> Const:
+    """The number in this dtype; like PyTorch, what is too large for an integer loses its upper bits."""
     kinds: Mapping[str, type] = {"float": float, "int": int, "bool": bool}
-    return Const(kinds[dtype.kind](value), dtype)
+    number = kinds[dtype.kind](value)
+    if dtype.kind == "int":
+        lowest = int(dtype.lowest)
+        number = (number - lowest) % 2 ** (8 * dtype.itemsize) + lowest
+    return Const(number, dtype)
 
 
 def cast(x: Node, to: DType) -> Node:

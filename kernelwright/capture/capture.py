@@ -133,7 +133,10 @@ def layout(problem: Problem, fake: torch.Tensor) -> tuple[tuple[int, ...], dtype
 def argument_names(instance: Instance) -> list[str]:
     """forward()'s own names for its arguments, in order."""
     code = inspect.unwrap(type(instance.model).forward).__code__
-    declared = [f"{n}_" if n in SHADOWING else n for n in code.co_varnames[1 : code.co_argcount]]
+    owner = code.co_qualname.removesuffix(".forward").rpartition(".")[2].lstrip("_")
+    mangled = f"_{owner}__"  # in a class, Python calls __x _Model__x
+    written = [f"__{n.removeprefix(mangled)}" if n.startswith(mangled) else n for n in code.co_varnames]
+    declared = [f"{n}_" if n in SHADOWING else n for n in written[1 : code.co_argcount]]
     rest = [f"x{i}" for i in range(len(declared), len(instance.inputs))]
     return declared + rest
 

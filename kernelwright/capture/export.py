@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 
-from kernelwright.capture.refusals import refusal, refuse_effects, refuse_parts
+from kernelwright.capture.refusals import refusal, refuse_effects, refuse_parts, refuse_unused_draws
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.load import Instance, Problem, at_home, effects, instantiate
 
@@ -52,12 +52,29 @@ def traced(problem: Problem, instance: Instance) -> ExportedProgram | None:
     refuse_parts(problem, instance.model)
     register_plain_tensors(instance.model)
     with effects(instance.model) as changed, Detaching():
-        program: ExportedProgram = torch.export.export(instance.model, instance.inputs, strict=False)
+        program: ExportedProgram = torch.export.export(instance.model, separate(instance.inputs), strict=False)
     refuse_effects(problem, changed)
+    refuse_unused_draws(problem, program.graph)
     if any(isinstance(c, FakeTensor) for c in lifted(program)):
         return None
     functional: ExportedProgram = program.run_decompositions({})
     return functional
+
+
+def separate(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """Each tensor with memory of its own: the tracer would take two that share theirs for one, and the next caller may
+    give two. Their values are not looked at."""
+    found: list[Any] = []
+    seen: set[int] = set()
+    for x in inputs:
+        if isinstance(x, torch.Tensor) and x.layout is torch.strided:
+            memory = x.untyped_storage()._cdata
+            again = memory in seen
+            seen.add(memory)
+            found.append(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device) if again else x)
+        else:
+            found.append(x)
+    return tuple(found)
 
 
 def constants_of_another_seed(problem: Problem) -> dict[str, object]:

@@ -85,6 +85,9 @@ def result_types(fx: FxNode, problem: Problem) -> tuple[TensorType | None, ...]:
     if val is None:
         return ()
     flat = tuple(val) if isinstance(val, (tuple, list)) else (val,)
+    if any(isinstance(v, (tuple, list)) for v in flat):
+        what = f"{fx.target} gives lists within a tuple; a tensor, or a tuple or list of them, is understood."
+        raise UnsupportedProblem(what, where=problem.path, cure="Leave this model as it is.")
     return tuple(tensor_type(v, fx, problem) if isinstance(v, torch.Tensor) else None for v in flat)
 
 
@@ -127,6 +130,8 @@ def opaque(
     serial = list(fx.graph.nodes).index(fx) if random else -1
     node = Opaque(str(fx.target), args, kwargs, results, serial)
     several = isinstance(fx.meta["val"], (tuple, list))
+    if several and len(results) == 1:
+        return (node,)  # a list of one tensor, which the node stands for
     return tuple(None if r is None else Item(node, i) for i, r in enumerate(results)) if several else node
 
 

@@ -8,6 +8,9 @@ from traceback import extract_tb
 
 import torch
 from torch import nn
+from torch._ops import OpOverload
+from torch.fx import Graph as FxGraph
+from torch.fx import Node as FxNode
 from torch.nn.parameter import is_lazy
 
 from kernelwright.errors import BadProblem, KernelwrightError, UnsupportedProblem
@@ -52,6 +55,26 @@ def refuse_effects(problem: Problem, changed: Sequence[str]) -> None:
         what = f"forward() changes {changed[0]}, which is no parameter or buffer: a graph would do so once."
         cure = "Keep it in a buffer (self.register_buffer) and change that, or leave this model as it is."
     raise UnsupportedProblem(what, where=problem.path, cure=cure)
+
+
+def refuse_unused_draws(problem: Problem, graph: FxGraph) -> None:
+    """The tracer leaves out what nothing uses; the numbers that later draws get would change."""
+    unused: set[FxNode] = set()
+    for fx in reversed(graph.nodes):
+        if not isinstance(fx.target, OpOverload) or fx.target._schema.is_mutable or not unused.issuperset(fx.users):
+            continue
+        unused.add(fx)
+        if torch.Tag.nondeterministic_seeded in fx.target.tags and draws(fx):
+            what = f"forward() draws random numbers that it does not use ({fx.target}), and a graph has no such call."
+            raise UnsupportedProblem(what, where=problem.path, cure="Take the unused call out of forward().")
+
+
+def draws(fx: FxNode) -> bool:
+    """A dropout does not in eval mode, or where all or nothing is dropped."""
+    match str(fx.target).partition(".")[2], fx.args:
+        case name, (_, float() | int() as p, bool() as training) if "dropout" in name:
+            return training and 0 < p < 1
+    return True
 
 
 def refusal(problem: Problem, error: Exception, run: Callable[[], Exception | None]) -> KernelwrightError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+from kernelwright.ir.interpret import gives_a_list
 from kernelwright.ir.nodes import (
     Argument,
     Broadcast,
@@ -174,7 +175,8 @@ class Expressions:
             name, count = WITHOUT_BACKEND[node.target]
             return f"{name}({', '.join(args[:count])})"
         function = PUBLIC.get(node.target, f"torch.ops.{node.target}")
-        return f"{function}({', '.join([*args, *kwargs])})"
+        first = "[0]" if len(node.results) == 1 and gives_a_list(node.target) else ""
+        return f"{function}({', '.join([*args, *kwargs])}){first}"
 
     def argument(self, argument: Argument) -> str:
         if isinstance(argument, Node):

@@ -148,8 +148,8 @@ def read_in(step: ProgramStep, known: Mapping[Node, Buffer]) -> list[Buffer]:
     match step:
         case Launch():
             return [*step.pointers, *(b for b in known.values() for _, over in step.aliases if b.name == over)]
-        case Library(node, bias, _):
-            operands = [*node.operands, *([] if bias is None else [bias])]
+        case Library():
+            operands = list(step.reads)
         case Materialise(node, _):
             operands = list(node.operands)
         case CopyBack(_, value):

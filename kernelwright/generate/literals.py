@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 
 from kernelwright.ir.dtypes import DType
 
+# Keywords; names of ours; types, variables and macros that every CUDA or C++ file has.
 CPP_KEYWORDS = frozenset(
     "alignas alignof and asm auto bool break case catch char class concept const constexpr continue decltype "
     "default delete do double else enum explicit export extern false float for friend goto if inline int long "
     "mutable namespace new noexcept not nullptr operator or private protected public register requires return "
     "short signed sizeof static struct switch template this throw true typedef typename union unsigned using "
     "virtual void volatile while xor half row column args stream device load store Index N P Q Args Operands Tile "
-    "Turned".split()
+    "Turned kw std size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t dim3 threadIdx blockIdx "
+    "blockDim gridDim warpSize NULL EOF NAN INFINITY M_E M_PI stdin stdout stderr errno assert linux unix".split()
 )
 
 
@@ -98,7 +100,8 @@ def with_point(digits: str) -> str:
 
 
 def identifier(name: str) -> str:
-    return f"{name}_" if name in CPP_KEYWORDS else name
+    """A name that C++ and our headers leave free: row -> row_, and row_ -> row__, so that two names stay two."""
+    return f"{name}_" if name.rstrip("_") in CPP_KEYWORDS else name
 
 
 # What the generated functions call their own parameters and temporaries.
@@ -106,8 +109,8 @@ TEMPORARY = re.compile(r"[aeipqrsxy]|[ijty]\d+|tile|level|product|rows?|columns?
 
 
 def local(name: str) -> str:
-    """The name of a variable in a generated function."""
-    return f"{name}_" if TEMPORARY.fullmatch(name) else name
+    """The name of a variable in a generated function; two names stay two here as well."""
+    return f"{name}_" if TEMPORARY.fullmatch(name.rstrip("_")) else name
 
 
 def camel(name: str) -> str:

@@ -106,7 +106,8 @@ def gather_value(node: Gather, values: Mapping[Node, Any]) -> torch.Tensor:
 
 def opaque_value(node: Opaque, values: Mapping[Node, Any]) -> Any:
     kwargs = {name: thaw(value, values) for name, value in node.kwargs}
-    return resolve_operator(node.target)(*(thaw(a, values) for a in node.args), **kwargs)
+    found = resolve_operator(node.target)(*(thaw(a, values) for a in node.args), **kwargs)
+    return found[0] if len(node.results) == 1 and gives_a_list(node.target) else found
 
 
 def table_value(node: Table, values: Mapping[Node, Any]) -> torch.Tensor:
@@ -175,6 +176,12 @@ def resolve_symbol(symbol: Symbol) -> Any:
     if symbol.text == "device":
         return None
     return functools.reduce(getattr, symbol.text.split(".")[1:], torch)
+
+
+def gives_a_list(target: str) -> bool:
+    """Whether the operator's result is a list of tensors; a list of one stands for that one in the graph."""
+    returned = resolve_operator(target)._schema.returns  # type: ignore[attr-defined]
+    return len(returned) == 1 and isinstance(returned[0].type, torch.ListType)
 
 
 def resolve_operator(target: str) -> Callable[..., Any]:

@@ -389,13 +389,15 @@ class Gather(Node):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Opaque(Node):
-    """An ATen operator by name, with all its arguments. `serial` tells apart calls that draw random numbers."""
+    """An ATen operator by name, with all its arguments. `serial` tells apart calls that draw random numbers; in a plan,
+    each of those comes `after` the one before."""
 
     target: str
     args: tuple[Argument, ...]
     kwargs: tuple[tuple[str, Argument], ...]
     results: tuple[TensorType | None, ...]
     serial: int = -1
+    after: Node | None = None
 
     @property
     def shape(self) -> Shape:
@@ -417,15 +419,20 @@ class Opaque(Node):
         return self.serial >= 0
 
     @property
-    def operands(self) -> tuple[Node, ...]:
+    def given(self) -> tuple[Node, ...]:
+        """What the call is given: its operands but for the draw it only waits for."""
         return (*nodes_in(self.args), *nodes_in(tuple(value for _, value in self.kwargs)))
+
+    @property
+    def operands(self) -> tuple[Node, ...]:
+        return (*self.given, *nodes_in(self.after))
 
     def rebuild(self, operands: tuple[Node, ...]) -> Node:
         rest = iter(operands)
         args = substitute(self.args, rest)
         kwargs = tuple((name, substitute(value, rest)) for name, value in self.kwargs)
         assert isinstance(args, tuple)
-        return replace(self, args=args, kwargs=kwargs)
+        return replace(self, args=args, kwargs=kwargs, after=next(rest, None))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -132,7 +132,9 @@ def is_computed(node: Node) -> bool:
 
 
 def crosses(user: Node, x: Node) -> bool:
-    """Between x and this user of it lies a barrier."""
+    """Between x and this user of it lies a barrier. A draw that only waits for x does not look at it."""
+    if isinstance(user, Opaque) and x not in user.given:
+        return False
     return is_barrier(user) or (isinstance(user, Gather) and user.x is x and is_computed(x))
 
 
@@ -292,9 +294,3 @@ def flops_of(node: Node) -> int:
         total += SCALARS[current.fn].flops if isinstance(current, Map) else 0
         stack.extend(current.operands)
     return total
-
-
-def draws_of(graph: Graph) -> list[Opaque]:
-    """The calls that draw random numbers, in the order they must keep."""
-    draws = [n for n in graph.nodes() if isinstance(n, Opaque) and n.is_random]
-    return sorted(draws, key=lambda n: n.serial)

@@ -38,7 +38,7 @@ def memory_of(graph: Graph) -> dict[Node, frozenset[Node]]:
             case Item(source):
                 found[node] = found[source] | {node}
             case Opaque(target) if target not in FRESH and may_return_an_operand(target):
-                found[node] = frozenset({node}).union(*(found[operand] for operand in node.operands))
+                found[node] = frozenset({node}).union(*(found[operand] for operand in node.given))
             case _:
                 found[node] = frozenset({node})
     return found

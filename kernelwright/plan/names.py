@@ -45,6 +45,7 @@ class Namer:
 
     def unique(self, wish: str) -> str:
         wish = re.sub(r"\W", "_", wish).strip("_") or "value"
+        wish = f"part_{wish}" if wish[0].isdigit() else wish  # of a model that is itself a sequence
         wish = f"{wish}_" if keyword.iskeyword(wish) else wish
         name, number = wish, 1
         while name in self.taken:

@@ -6,7 +6,6 @@ import heapq
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from kernelwright.ir.nodes import (
     Broadcast,
@@ -22,7 +21,7 @@ from kernelwright.ir.nodes import (
     Update,
     walk,
 )
-from kernelwright.plan.fuse import draws_of, ends_of, fuse, spread_cheap_values, users_of
+from kernelwright.plan.fuse import ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.indexed import read_by_index
 from kernelwright.plan.joins import joins_of, with_copied_parts
 from kernelwright.plan.layouts import base_of
@@ -40,14 +39,28 @@ def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph, origins = opened(prepared(graph, routes.resample), routes.own)
     reducing = frozenset(node for node, routed in origins.items() if routed in routes.reducing)
-    units = ordered(graph, with_reductions(units_of(graph, frozenset(origins)), graph, reducing))
+    units = ordered(with_reductions(units_of(graph, frozenset(origins)), graph, reducing))
     return Placement(graph, units, routes, origins).placed()
 
 
 def prepared(graph: Graph, resample: bool = True) -> Graph:
     """The graph as it is planned: routes name nodes of this one."""
-    whole = with_stable_updates(resampled(graph) if resample else graph)
+    whole = with_stable_updates(with_draws_in_order(resampled(graph) if resample else graph))
     return spread_cheap_values(read_by_index(with_copied_parts(whole)))
+
+
+def with_draws_in_order(graph: Graph) -> Graph:
+    """Each random draw waits for the one before, as if it read it: so nothing that needs the later one can share a
+    kernel with what the earlier one needs."""
+    done: dict[Node, Node] = {}
+    last: Node | None = None
+    for node in graph.nodes():
+        operands = tuple(done[x] for x in node.operands)
+        current = node if operands == node.operands else node.rebuild(operands)
+        if isinstance(current, Opaque) and current.is_random:
+            current = last = replace(current, after=last)
+        done[node] = current
+    return graph.map(done.__getitem__)
 
 
 def with_stable_updates(graph: Graph) -> Graph:
@@ -131,16 +144,13 @@ def bias_vector(core: Node, bias: Node) -> Node | None:
     return bias if is_linear and bias.shape == core.shape[-1:] else None
 
 
-def ordered(graph: Graph, units: Sequence[Unit]) -> list[Unit]:
+def ordered(units: Sequence[Unit]) -> list[Unit]:
     """The units so that each comes after what it needs, and otherwise as forward() has them."""
     maker = {node: unit for unit in units for node in unit.nodes}
     needs: dict[Unit, set[Unit]] = {}
     for unit in units:
         sources = (made_by(base_of(x)) for x in unit.operands)
         needs[unit] = {maker[s] for s in sources if s in maker} - {unit}
-    draws = [maker[d] for d in draws_of(graph)]
-    for earlier, later in pairwise(draws):
-        needs[later].add(earlier)
     waiting: dict[Unit, list[Unit]] = defaultdict(list)
     for unit, required in needs.items():
         for other in required:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from kernelwright.ir.dtypes import DType
-from kernelwright.ir.nodes import Gather, Graph, Input, Iota, Map, Node, Param, Reduce, Scan, Shape
+from kernelwright.ir.nodes import Gather, Graph, Input, Iota, Map, Node, Opaque, Param, Reduce, Scan, Shape
 
 if TYPE_CHECKING:
     from kernelwright.plan.convolutions import Convolution
@@ -159,6 +159,12 @@ class Library:
     results: tuple[Buffer | None, ...]
     in_place: bool = False
     in_channels_last: bool = False
+
+    @property
+    def reads(self) -> tuple[Node, ...]:
+        """What the call is given; a random draw only waits for the one before."""
+        operands = self.node.given if isinstance(self.node, Opaque) else self.node.operands
+        return operands if self.bias is None else (*operands, self.bias)
 
 
 @dataclass(frozen=True, slots=True)

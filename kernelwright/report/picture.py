@@ -87,10 +87,10 @@ class Drawing:
 def read_nodes(step: Any) -> Iterator[Node]:
     """What a step that is no kernel of ours is given."""
     node = getattr(step, "node", None) or getattr(step, "value", None)
-    if isinstance(step, Library) or type(step).__name__ == "Materialise":
+    if isinstance(step, Library):
+        yield from step.reads
+    elif type(step).__name__ == "Materialise":
         yield from node.operands if node is not None else ()
-        if getattr(step, "bias", None) is not None:
-            yield step.bias
     elif node is not None:
         yield node
 

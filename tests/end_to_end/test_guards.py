@@ -238,10 +238,22 @@ ODD_NAMES = model_source(
         "self.list = nn.ModuleList([nn.ReLU(), nn.Linear(6, 6)])",
     ),
 )
+NUMBERED = model_source(
+    'return getattr(self, "3")(self.parts["0"](x).relu() * self.scale["1"])',
+    init=(
+        'self.parts = nn.ModuleDict({"0": nn.Linear(6, 6)})',
+        'self.scale = nn.ParameterDict({"1": torch.rand(6)})',
+        'self.add_module("3", nn.LayerNorm(6))',
+    ),
+)
+SEQUENCE = model_source(
+    "return super().forward(x) * 2", init=("self.append(nn.Linear(6, 6))", "self.append(nn.LayerNorm(6))")
+).replace("nn.Module", "nn.Sequential")
 
 
-def test_parts_may_be_called_what_python_cannot_read(emit_once: Emit) -> None:
-    assert emit_once(ODD_NAMES).check()
+@pytest.mark.parametrize("source", [ODD_NAMES, NUMBERED, SEQUENCE], ids=["odd names", "numbers", "a sequence"])
+def test_parts_may_be_called_what_python_cannot_read(emit_once: Emit, source: str) -> None:
+    assert emit_once(source).check()
 
 
 SHARED = model_source(
@@ -443,6 +455,9 @@ def test_any_number_of_arguments_is_taken_as_the_original_takes_it(emit_once: Em
         "self, y, a, x",
         "self, planned, home, Args",
         "self, VALUES, torch_, build",
+        "self, x, x_, row_",
+        "self, __x, row, row_",
+        "self, NULL, int64_t, kw",
     ],
 )
 def test_arguments_may_be_called_anything(emit_once: Emit, takes: str) -> None:
@@ -517,6 +532,14 @@ def test_one_tensor_given_twice_is_as_good_as_two_where_nothing_is_changed(emit_
         assert emitted.agree(*emitted.pair(), x, x)
 
 
+def test_two_tensors_are_two_where_the_file_gave_one_twice(emit_once: Emit) -> None:
+    source = model_source("return (x * y + 1).relu()", takes="self, x, y", inputs="*[torch.randn(8)] * 2")
+    emitted = emit_once(source)
+    with torch.no_grad():
+        assert emitted.agree(*emitted.pair(), *torch.randn(2, 8))
+        assert emitted.agree(*emitted.pair(), *emitted.inputs())
+
+
 def test_views_that_are_returned_are_views_still(emit_once: Emit) -> None:
     emitted = emit_once(
         model_source(
@@ -587,6 +610,13 @@ OTHERS = {
     "a tensor that is no buffer": model_source("return x * self.t + 1", init=("self.t = torch.randn(6)",)),
     "dropout that is used twice": model_source(
         "h = self.d(x * 2)", "return (h.relu() + 1) * h, h", init=("self.d = nn.Dropout(0.5)",)
+    ),
+    "a list of one tensor": model_source("(y,) = torch.unsafe_split(x, 6, 1)", "return (y * 2).relu()"),
+    "draws that wait for each other": model_source(
+        "y = self.l(x)",
+        "b = torch.bernoulli(y.softmax(1))",
+        "return b * 2, (y + torch.rand(4, 6)).relu(), (x + torch.rand(4, 6)).sum(1)",
+        init=("self.l = nn.Linear(6, 6)",),
     ),
 }
 

@@ -9,8 +9,9 @@ import torch
 
 from kernelwright.ir.dtypes import DTYPES, DType, bool_, int64
 from kernelwright.ir.nodes import Map, Opaque, walk
+from kernelwright.simplify import simplify
 from tests.property.edge_values import edge_values
-from tests.unit.capture.eager import captured_expressions, valid
+from tests.unit.capture.eager import Captured, captured_expressions, valid
 
 UNARY = (
     *(f"torch.{f}(x)" for f in ("neg", "reciprocal", "exp", "exp2", "expm1", "log", "log2", "log10", "log1p")),
@@ -192,6 +193,13 @@ def test_complex_numbers_are_left_to_pytorch_on_the_way_in_and_out(tmp_path: Pat
     eager, ours = found.eager(), found.interpreted()
     assert all(torch.equal(a, b) for a, b in zip(eager, ours, strict=True))
     assert not any(isinstance(n, Map) for n in found.graph.nodes())
+
+
+def test_a_number_too_large_for_an_integer_loses_its_upper_bits(tmp_path: Path) -> None:
+    expressions = ("x < 300", "x == 172", "x + 200", "x * 1000", "x // 300", "x ^ 300", "x.to(torch.uint8) >= -1")
+    found = captured_expressions(tmp_path, expressions, x=torch.tensor([-128, -84, 1, 44, 127], dtype=torch.int8))
+    simple = Captured(simplify(found.graph), found.model, found.inputs)
+    assert simple.differences() == []
 
 
 def test_rounding_to_digits_is_left_to_pytorch(tmp_path: Path) -> None:

@@ -82,6 +82,11 @@ def test_batch_norm_in_eval_mode_is_pointwise(tmp_path: Path) -> None:
         torch.testing.assert_close(ours, eager)
 
 
+def test_a_dropout_that_drops_nothing_may_be_unused(tmp_path: Path) -> None:
+    found = model(tmp_path, "F.dropout(x, 0.5, False)\nself.drop(x)\nreturn x * 2", init="self.drop = nn.Dropout(0.0)")
+    assert found.differences() == []
+
+
 def test_dropout_is_a_random_call_that_pytorch_runs(tmp_path: Path) -> None:
     found = model(tmp_path, "return F.dropout(x, 0.5) + self.drop(x)", init="self.drop = nn.Dropout(0.5)")
     draws = [n for n in found.graph.nodes() if isinstance(n, Opaque)]
@@ -274,6 +279,7 @@ REFUSED = (
     ("return x[0] + 1", "[torch.randn(3)]", "is a list"),
     ("return x['a'] + 1", "{'a': torch.randn(3)}", "is a dict"),
     ("return x[x > 0]", "torch.randn(3)", "shape"),
+    ("return torch.histogramdd(x, [3, 3])[0] + 1", "torch.randn(5, 2)", "lists within a tuple"),
 )
 
 
@@ -309,6 +315,7 @@ IMPURE = (
     ("return x * 2", "Model.__call__ = lambda self, x: self.forward(x) + 1", "__call__ of its own"),
     ("return self.l(x)", "self.l = torch.jit.script(nn.ReLU())", "part l is a torch.jit module"),
     ("return self.l(x)", "self.l = nn.LazyLinear(4)", "learns its sizes in its first call"),
+    ("noise = torch.rand(3) * 2\nreturn x + torch.rand(4)", "pass", "random numbers that it does not use"),
 )
 
 
@@ -318,6 +325,12 @@ def test_what_a_graph_would_do_once_is_refused(tmp_path: Path, forward: str, ini
     with pytest.raises(UnsupportedProblem, match=reason) as caught:
         capture(load(path))
     assert caught.value.cure
+
+
+def test_a_list_of_one_tensor_is_that_tensor(tmp_path: Path) -> None:
+    found = model(tmp_path, "(y,) = torch.unsafe_split(x, 4, 1)\nreturn y * 2")
+    assert found.targets == ["aten.unsafe_split.Tensor"]
+    assert found.differences() == []
 
 
 def test_a_constant_of_the_file_is_a_table(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.build import build_cpu_library, load_cpu_library
-from kernelwright.generate.literals import camel, identifier, literal
+from kernelwright.generate.literals import camel, identifier, literal, local
 from kernelwright.ir.dtypes import DTYPES, DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
 
 
@@ -74,13 +74,20 @@ def test_the_extremes_of_every_integer_type_compile_and_stay_what_they_are() -> 
             assert function() == value
 
 
-@pytest.mark.parametrize("name", ["double", "row", "stream", "N", "Args", "operator"])
+@pytest.mark.parametrize("name", ["double", "row", "stream", "N", "Args", "operator", "NULL", "int64_t", "kw", "row_"])
 def test_a_word_that_is_taken_gets_an_underscore(name: str) -> None:
     assert identifier(name) == f"{name}_"
 
 
 def test_a_free_name_stays() -> None:
     assert identifier("weight") == "weight"
+    assert local("weight_") == "weight_"
+
+
+def test_two_names_stay_two() -> None:
+    for change in (identifier, local):
+        names = ["x", "x_", "x__", "row", "row_", "t0", "t0_"]
+        assert len({change(name) for name in names}) == len(names)
 
 
 def test_a_kernels_name_becomes_a_structs() -> None:

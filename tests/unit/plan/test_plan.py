@@ -388,3 +388,12 @@ def test_random_draws_stay_in_their_order() -> None:
     made = planned(fn("add", half(second), first))
     serials = [s.node.serial for s in made.steps if isinstance(s, Library) and isinstance(s.node, Opaque)]
     assert serials == [0, 1]
+
+
+def test_what_a_draw_needs_shares_no_kernel_with_what_needs_a_later_one() -> None:
+    type_ = TensorType(LARGE, float32)
+    chance = half(leaf(0))
+    first = Opaque("aten.bernoulli.default", (chance,), (), (type_,), 0)
+    second = Opaque("aten.rand.default", (LARGE,), (), (type_,), 1)
+    made = planned(first, chance, fn("add", half(leaf(0)), second))
+    assert kinds(made) == [Kernel, Library, Library, Kernel]
