@@ -25,9 +25,8 @@ from kernelwright.judge.memory import give_back, most_kept
 from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
 from kernelwright.judge.randomness import differences, misplaced
-from kernelwright.judge.reference import Reference, State, seeded
+from kernelwright.judge.reference import Reference, Refused, State, seeded
 from kernelwright.judge.seeds import Seeds
-from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
 
 __all__ = [
@@ -173,13 +172,12 @@ def refusal(oracle: Oracle, trial: Trial) -> str:
     so may a candidate. The problem's own inputs it takes."""
     if trial.family.name == "own":
         return ""
+    args = arguments_of(trial, oracle.reference)
     try:
         with seeded(trial.seed):
-            oracle.reference.call(oracle.model, arguments_of(trial, oracle.reference))
-    except Exception as error:  # the problem's own code may raise anything
-        if is_shortage(error):
-            raise
-        return f"the reference raises {type(error).__name__} there"
+            oracle.reference.attempt(oracle.model, args)
+    except Refused as refused:
+        return f"the reference raises {refused} there"
     return ""
 
 

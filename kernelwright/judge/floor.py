@@ -8,7 +8,7 @@ from kernelwright.device import Device
 from kernelwright.judge.case import Case
 from kernelwright.judge.codec import flatten_arguments, flatten_output, unflatten
 from kernelwright.judge.large import sliced
-from kernelwright.judge.shortage import is_shortage
+from kernelwright.judge.reference import Refused
 
 __all__ = ["floor_us", "needed_bytes"]
 
@@ -54,12 +54,10 @@ def _feels(case: Case, args: tuple[object, ...], before: list[torch.Tensor]) -> 
     """Whether the answer is another; a reference that raises at what was changed has read it."""
     try:
         return any(not torch.equal(a, b) for a, b in zip(before, _output(case, args), strict=True))
-    except Exception as error:
-        if is_shortage(error):
-            raise
+    except Refused:
         return True
 
 
 def _output(case: Case, args: tuple[object, ...]) -> list[torch.Tensor]:
-    _, leaves = flatten_output(case.reference.call(case.oracle.model, args))
+    _, leaves = flatten_output(case.reference.attempt(case.oracle.model, args))
     return [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]

@@ -16,9 +16,13 @@ from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem, at_home
 
-__all__ = ["Reference", "State", "copied_state", "load_state", "open_reference", "seeded"]
+__all__ = ["Reference", "Refused", "State", "copied_state", "load_state", "open_reference", "seeded"]
 
 State = dict[str, torch.Tensor]
+
+
+class Refused(Exception):
+    """The problem's own code raises on inputs that are not its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +99,15 @@ class Reference:
         needs_home = self.device.type != "cuda" and "cuda" in self.problem.source
         with torch.no_grad(), self.at_home() if needs_home else contextlib.nullcontext():
             return model(*args)
+
+    def attempt(self, model: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """The same on inputs that it may refuse, by whatever exception."""
+        try:
+            return self.call(model, args)
+        except Exception as error:
+            if is_shortage(error):
+                raise
+            raise Refused(type(error).__name__) from error
 
     def double(self, model: nn.Module) -> nn.Module:
         return copy.deepcopy(model).double()
