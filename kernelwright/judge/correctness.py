@@ -151,31 +151,30 @@ def examine(
             fitting //= 2
         group = alike[:fitting]
         done += len(group)
-        group = [trial for trial in group if _is_answered(case, trial, findings)]
-        if group:
-            _examine_group(contestant, case, case.state if own_weights else other, group, seeds, findings)
+        drawn = [(trial, arguments_of(trial, case.reference)) for trial in group]
+        answered = [(trial, args) for trial, args in drawn if _is_answered(case, trial, args, findings)]
+        if answered:
+            _examine_group(contestant, case, case.state if own_weights else other, answered, seeds, findings)
             _lighten_all_but(most, findings)
-        each_s = watch.lap() / max(1, len(group))
+        each_s = watch.lap() / max(1, len(answered))
         progress(done / len(trials))
     findings.trial_s = each_s
     return findings
 
 
-def _is_answered(case: Case, trial: Trial, findings: Findings) -> bool:
-    if reason := refusal(case.oracle, trial):
+def _is_answered(case: Case, trial: Trial, args: tuple[Any, ...], findings: Findings) -> bool:
+    if reason := refusal(case.oracle, trial, args):
         findings.dropped.append((trial.family.name, reason))
     return not reason
 
 
-def refusal(oracle: Oracle, trial: Trial) -> str:
-    """Why the reference does not take such inputs; "" if it does. It may ask for a range, as a probability has one, and
-    so may a candidate. The problem's own inputs it takes."""
+def refusal(oracle: Oracle, trial: Trial, args: tuple[Any, ...]) -> str:
+    """Why the reference does not take these inputs; "" if it does. It may ask for a range, as a probability has one,
+    and so may a candidate. The problem's own inputs it takes."""
     if trial.family.name == "own":
         return ""
-    args = arguments_of(trial, oracle.reference)
     try:
-        with seeded(trial.seed):
-            oracle.reference.attempt(oracle.model, args)
+        oracle.attempt(args, trial.seed)
     except Refused as refused:
         return f"the reference raises {refused} there"
     return ""
@@ -224,8 +223,6 @@ def examine_rows(
         if number >= ALWAYS and not watch.last_s < left_s():
             findings.dropped += [(left.family.name, NO_TIME) for left in trials[number:]]
             break
-        if not _is_answered(case, trial, findings):
-            continue
         state = case.state if trial.own_weights else other
         share = Share(left_s() / min(4, len(trials) - number))
         _examine_by_rows(contestant, case, state, trial, seeds, findings, share.lasts)
@@ -247,7 +244,10 @@ def _examine_by_rows(
     seed, secret, order = seeds.draw(), seeds.draw(), seeds.draw()
     prints, givens = [], []
     for fill in reversed(FILLS):  # what is scored is the last call: with NaN around its inputs
-        inputs, given = _call_in_place(contestant, case, state, trial, seed, fill, secret, findings)
+        called = _call_in_place(contestant, case, state, trial, seed, fill, secret, findings)
+        if called is None:
+            return
+        inputs, given = called
         prints.append(
             [fingerprint(contestant.outputs(0, part, in_place=True), secret) for part in row_slices(case.rows, order)]
         )
@@ -286,23 +286,27 @@ def _call_in_place(
     fill: int,
     secret: int,
     findings: Findings,
-) -> tuple[tuple[Any, ...], list[int]]:
-    """One call whose inputs lie nowhere but in the pool; the inputs, as they were given, and their fingerprint."""
+) -> tuple[tuple[Any, ...], list[int]] | None:
+    """One call whose inputs lie nowhere but in the pool; the inputs, as they were given, and their fingerprint. None if
+    the reference does not take the first of their rows: for a call of its own on all of them there may be no room."""
+    assert case.rows is not None
     if contestant.shape is not None and case.room.left() < 3 * case.input_bytes:
         contestant.release()  # inputs are drawn, changed and written where its last output lies
     contestant.take_state(list(state.values()))
     contestant.map(case.shape, [0])
     contestant.pool.fill_bands(fill)
     given = _write_trial(contestant, case, trial, secret)
+    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
+    inputs: tuple[Any, ...] = unflatten(case.shape.arguments, views)
+    if not _is_answered(case, trial, sliced(inputs, case.rows, slice(0, case.rows.chunk)), findings):
+        return None
     give_back(case.torch_device)
     contestant.call(range(1), seed)
     note_memory_use(contestant, 1, findings)
     findings.damaged_bands += contestant.pool.damaged_bands()
-    views = [contestant.pool.view(place) for place in contestant.layout.slots[0]]
     if fingerprint(views, secret) != given:
         findings.labels.add(Label.MUTATES_INPUTS)
         _write_trial(contestant, case, trial, secret)
-    inputs: tuple[Any, ...] = unflatten(case.shape.arguments, views)
     return inputs, given
 
 
@@ -338,11 +342,11 @@ def _examine_group(
     contestant: Contestant,
     case: Case,
     state: State,
-    group: Sequence[Trial],
+    group: Sequence[tuple[Trial, tuple[Any, ...]]],
     seeds: Seeds,
     findings: Findings,
 ) -> None:
-    calls = [arguments_of(trial, case.reference) for trial in group]
+    trials, calls = [trial for trial, _ in group], [args for _, args in group]
     seed = seeds.draw()
     first = _call_all(contestant, case, state, calls, seed, FILLS[0], findings)
     if lies_in_inputs(contestant, 0, calls[0], first[0]):
@@ -365,11 +369,11 @@ def _examine_group(
 
         answers = {fill: [row[n] for n in varying] for fill, row in zip(FILLS, (first, again), strict=True)}
         if _bytes_decide(call, answers, seeds):
-            findings.outside_reads += [group[n].family.name for n in varying]
+            findings.outside_reads += [trials[n].family.name for n in varying]
     if not varying:
         again = first
     truth = case.oracle.truth(state, calls, seed)
-    for number, trial in enumerate(group):
+    for number, trial in enumerate(trials):
         yards = truth.calls[number]
         if reason := uninformative(yards, trial.family):
             findings.dropped.append((trial.family.name, reason))
@@ -389,7 +393,7 @@ def _examine_group(
             repeat = [score(c, yard) for c, yard in zip(again[number], yards, strict=True)]
             findings.tried.append(Tried(trial, state, seed, calls[number], yards, repeat, tuple(again[number])))
     if case.large and varying:
-        findings.differing += [group[n].family.name for n in varying]
+        findings.differing += [trials[n].family.name for n in varying]
     if after:
         _score_state(dict(zip(state, after, strict=True)), state, truth, findings)
 

@@ -206,10 +206,19 @@ class Oracle:
         rows: list[Leaves] = []
         with seeded(seed):
             for args in calls:
-                output = self.reference.call(model, _mapped(args, torch.clone) if self.guarded else args)
+                output = self.reference.call(model, self._given(args))
                 _, leaves = flatten_output(output)
                 rows.append([_as_tensor(leaf, self.reference.device, wide=model is self.wide) for leaf in leaves])
         return Answers(rows, self._state_after(model, state))
+
+    def attempt(self, args: tuple[Any, ...], seed: int) -> None:
+        """One call on inputs that the reference may refuse."""
+        with seeded(seed):
+            self.reference.attempt(self.model, self._given(args))
+
+    def _given(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Copies, for a reference that writes into its inputs or hands them out."""
+        return _mapped(args, torch.clone) if self.guarded else args
 
     def _load(self, model: nn.Module, state: State) -> None:
         """Put the state in. Weights that are there already stay: they can be gigabytes, and forwards change none.

@@ -118,8 +118,9 @@ def planted(course: Course, inputs: list[tuple[Any, ...]], rng: random.Random) -
     audits: Audits = {}
     for slot, family in zip(rng.sample(range(len(inputs)), len(chosen)), chosen, strict=True):
         trial = Trial(family, rng.getrandbits(62), own_weights=True)
-        if not refusal(course.oracle, trial):
-            inputs[slot], audits[slot] = arguments_of(trial, course.reference), family
+        args = arguments_of(trial, course.reference)
+        if not refusal(course.oracle, trial, args):
+            inputs[slot], audits[slot] = args, family
     return audits
 
 
