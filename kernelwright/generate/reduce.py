@@ -26,7 +26,7 @@ from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
-from kernelwright.plan.layouts import base_of
+from kernelwright.plan.layouts import loaded, made_of
 from kernelwright.plan.steps import Layout, Origin
 
 UINT8 = by_name("uint8")
@@ -141,9 +141,9 @@ class RowsWriter(Writer):
         """Operands whose place a row's new value takes, and what is computed from them: by whoever stores it, since
         nobody else may look at them by then."""
         stored = {layout.buffer.name for _, layout in self.phases.row_stores()}
-        loads = [x for x, layout in self.region.loads if layout.buffer.name in stored]
-        loads = [x for x in loads if is_read_for_itself(x, dict(self.region.loads)[x].buffer.name, self.region)]
-        made = {node for x in loads for node in made_of(x, self.region)}
+        read = [(x, layout.buffer.name) for x, layout in self.region.loads if layout.buffer.name in stored]
+        loads = [x for x, buffer in read if is_read_for_itself(x, buffer, self.region)]
+        made = {node for x in loads for node in made_of(x, self.region.body)}
         names = {self.load_names[x] for x in loads}
         in_order = [node for node in self.region.body if node in made and isinstance(node, Map)]
         return [name for name, _ in self.accesses if name in names], in_order
@@ -344,7 +344,7 @@ class RowsWriter(Writer):
     def picking(self) -> tuple[Values, list[str]]:
         """The indices and what they pick, in order; and the operands that are loaded for them alone."""
         indexing = self.indexing()
-        wanted = [x for node in (*indexing, *self.picked) for x in loads_of(node)]
+        wanted = [x for node in (*indexing, *self.picked) for x in loaded(node)]
         names = {self.load_names[x] for x in map(self.phases.resolved, wanted) if x in self.load_names}
         only_here = [name for name, _ in self.accesses if name in names and name not in self.early]
         values = Values(self, self.early, only_here)
@@ -492,10 +492,6 @@ class RowsWriter(Writer):
         return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
 
 
-def loads_of(node: Node) -> tuple[Node, ...]:
-    return node.indices if isinstance(node, Gather) else node.operands
-
-
 def rows_of(access: Access) -> RowAccess:
     assert isinstance(access, RowAccess)
     return access
@@ -559,18 +555,9 @@ def reads_for_more(region: Region) -> list[Layout]:
 
 
 def is_read_for_itself(x: Node, buffer: str, region: Region) -> bool:
-    made = made_of(x, region)
+    made = made_of(x, region.body)
     stores = [layout.buffer.name for node, layout in region.stores if node in made]
     return all(isinstance(node, Map) and not is_full(node, region) for node in made) and stores == [buffer]
-
-
-def made_of(x: Node, region: Region) -> set[Node]:
-    """All that an operand has a part in."""
-    made: set[Node] = {x}
-    for node in region.body:
-        if any(operand in made or base_of(operand) in made for operand in loads_of(node)):
-            made.add(node)
-    return made - {x}
 
 
 def step_of(writer: RowsWriter, access: RowAccess) -> int:
@@ -678,7 +665,7 @@ def row_formula(region: Region, phases: Phases) -> str:
 
     picked = {node: source.layout.buffer.name for node, source in region.sources}
     for node in region.body:
-        operands = [unwrapped(text_of(x)) for x in loads_of(node)]
+        operands = [unwrapped(text_of(x)) for x in loaded(node)]
         match node:
             case Map():
                 texts[node] = map_formula(node, [text_of(x) for x in node.args])

@@ -30,7 +30,7 @@ from kernelwright.ir.nodes import (
     View,
 )
 from kernelwright.plan.fuse import users_of
-from kernelwright.plan.layouts import base_of, dense_groups, guarded_layout, reshape_strides
+from kernelwright.plan.layouts import base_of, dense_groups, guarded_layout, reshape_strides, views_between
 from kernelwright.plan.steps import Buffer, Layout, contiguous
 from kernelwright.simplify.motion import gathered_through
 from kernelwright.simplify.views import Block, blocks
@@ -111,7 +111,7 @@ def picked(x: Node) -> Node | None:
     inside = guarded_layout(stuck.x, places)
     assert isinstance(inside, Layout), "the innermost view is found first"
     result: Node | None = split(stuck, inside)
-    for view in views_over(x, stuck):
+    for view in views_between(x, stuck):
         result = gathered_through(view, result) if isinstance(result, Gather) else None
     if not isinstance(result, Gather):
         return None
@@ -150,16 +150,6 @@ def assumed(base: Node) -> Buffer:
     """Where a value will lie: leaves where they do, the rest row by row."""
     strides = base.strides if isinstance(base, (Input, Param)) else contiguous(base.shape)
     return Buffer("", base.shape, base.dtype, strides)
-
-
-def views_over(x: Node, inner: View) -> list[View]:
-    """The views between x and an inner one, innermost first."""
-    chain: list[View] = []
-    while x is not inner:
-        assert isinstance(x, View)
-        chain.append(x)
-        x = x.x
-    return chain[::-1]
 
 
 def split(view: Reshape, inside: Layout) -> Gather:

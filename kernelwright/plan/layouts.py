@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from kernelwright.ir.nodes import Broadcast, Iota, Node, Pad, Permute, Reshape, Shape, Slice, View, Windows
+from kernelwright.ir.nodes import Broadcast, Gather, Iota, Node, Pad, Permute, Reshape, Shape, Slice, View, Windows
 from kernelwright.plan.steps import Buffer, Guard, Layout
 
 
@@ -44,6 +44,30 @@ def views_of(node: Node, places: Mapping[Node, Buffer]) -> tuple[list[View], Nod
         chain.append(node)
         node = node.x
     return chain[::-1], node
+
+
+def views_between(x: Node, inner: Node) -> list[View]:
+    """The views that x is of an inner node, innermost first."""
+    chain: list[View] = []
+    while x is not inner:
+        assert isinstance(x, View)
+        chain.append(x)
+        x = x.x
+    return chain[::-1]
+
+
+def loaded(node: Node) -> tuple[Node, ...]:
+    """The operands that are read where the kernel stands; a Gather's source is not."""
+    return node.indices if isinstance(node, Gather) else node.operands
+
+
+def made_of(x: Node, body: Sequence[Node]) -> set[Node]:
+    """All of a kernel's body that an operand has a part in."""
+    made = {x}
+    for node in body:
+        if any(operand in made or base_of(operand) in made for operand in loaded(node)):
+            made.add(node)
+    return made - {x}
 
 
 def seen_through(view: View, x: Layout) -> Layout | None:

@@ -30,7 +30,7 @@ from kernelwright.ir.nodes import (
 from kernelwright.plan.convolutions import Convolution
 from kernelwright.plan.fuse import ends_of, is_computed, users_of
 from kernelwright.plan.joins import joins_of
-from kernelwright.plan.layouts import base_of, guarded_layout, layout_of, views_of
+from kernelwright.plan.layouts import base_of, guarded_layout, layout_of, loaded, made_of, views_between, views_of
 from kernelwright.plan.memory import FRESH, memory_of
 from kernelwright.plan.names import Namer
 from kernelwright.plan.products import Matrix, Product, extent_of, form_of, matrix_of
@@ -265,13 +265,10 @@ class Placement:
 
     def serves_only(self, x: Node, result: Node, unit: Unit) -> bool:
         """Whether nothing but the result is made of it, in this kernel, by Maps alone."""
-        made = {x}
-        for node in unit.maps:
-            if any(operand in made or base_of(operand) in made for operand in loaded(node)):
-                made.add(node)
-        users = [user for node in made - {result} for user in self.users[node] if not isinstance(user, View)]
-        maps = all(isinstance(node, Map) for node in made - {x})
-        stored = any(self.is_stored(node) for node in made - {x, result})
+        made = made_of(x, unit.maps)
+        users = [user for node in {x, *made} - {result} for user in self.users[node] if not isinstance(user, View)]
+        maps = all(isinstance(node, Map) for node in made)
+        stored = any(self.is_stored(node) for node in made - {result})
         return result in made and maps and not stored and all(user in made for user in users)
 
     def sources(self, unit: Unit) -> dict[Node, Layout]:
@@ -456,20 +453,6 @@ class Placement:
 
     def made(self, name: str, node: Node) -> Buffer:
         return Buffer(name, node.shape, node.dtype, contiguous(node.shape))
-
-
-def views_between(x: Node, base: Node) -> list[View]:
-    found: list[View] = []
-    while x is not base:
-        assert isinstance(x, View)
-        found.append(x)
-        x = x.x
-    return found
-
-
-def loaded(node: Node) -> tuple[Node, ...]:
-    """The operands that are read where the kernel stands; a Gather's source is not."""
-    return node.indices if isinstance(node, Gather) else node.operands
 
 
 def picked_from(unit: Unit, sources: Mapping[Node, Layout]) -> tuple[tuple[Gather, Origin], ...]:

@@ -74,7 +74,7 @@ def fast_chart(rows: Sequence[Row]) -> str:
     names = baselines_of(rows)
     if not names:
         return empty("nothing was timed")
-    ratios = {name: sorted(row.speedup[name].median for row in rows if right_over(row, name)) for name in names}
+    ratios = {name: sorted(row.speedup[name].median for row in rows if row.is_timed(name)) for name in names}
     most = max((values[-1] for values in ratios.values() if values), default=2.0)
     x = LogScale(0.25, max(4.0, 1.15 * most), LEFT, WIDTH - RIGHT - 60)
     y = linear(0.0, 1.0, HEIGHT - BOTTOM, TOP)
@@ -100,7 +100,7 @@ def fast_chart(rows: Sequence[Row]) -> str:
 
 def speedup_chart(rows: Sequence[Row]) -> str:
     """Each timed problem with its interval, from the slowest to the fastest; a tick where torch.compile stands."""
-    timed = sorted((row for row in rows if right_over(row, "eager")), key=lambda row: row.speedup["eager"].median)
+    timed = sorted((row for row in rows if row.is_timed("eager")), key=lambda row: row.speedup["eager"].median)
     if not timed:
         return empty("nothing was timed against eager")
     values = [row.speedup["eager"].median for row in timed]
@@ -228,10 +228,6 @@ def timing_bar(span: Span, low: float, high: float, kind: str) -> str:
     x = LogScale(low, high, 4, 196)
     marks = line(x(span.low), 8, x(span.high), 8, f"whisker {kind}") + dot(x(span.median), 8, 3.2, f"fill {kind}")
     return f'<svg class="bar wide" viewBox="0 0 200 16" aria-hidden="true">{line(4, 8, 196, 8, "grid")}{marks}</svg>'
-
-
-def right_over(row: Row, baseline: str) -> bool:
-    return row.is_timed(baseline)
 
 
 def linear(low: float, high: float, begin: float, end: float) -> Callable[[float], float]:
