@@ -28,7 +28,7 @@ help:
 
 demo:
 	@$(SET_UP) run
-	.venv/bin/python -m kernelwright optimize $(DEMO) -o out/$(notdir $(DEMO))
+	.venv/bin/python -m kernelwright optimize $(DEMO) --budget 3m -o out/$(notdir $(DEMO))
 
 test:
 	@$(SET_UP) test
