@@ -17,8 +17,9 @@ SET_UP := $(BASE_PYTHON) scripts/set_up.py
 # ninja is a program as well as a package, and torch looks for it on the path.
 export PATH := $(CURDIR)/.venv/bin:$(PATH):$(dir $(BASE_PYTHON))
 
-# Two processes where pytest-xdist is there, each with whole files: what a file sets up is set up once.
-IN_PARALLEL = $$(.venv/bin/python -c "import xdist" 2>/dev/null && echo "-n 2 --dist loadfile")
+# Three processes where pytest-xdist is there, since the tests of the judge wait more than they compute; each with whole
+# files: what a file sets up is set up once.
+IN_PARALLEL = $$(.venv/bin/python -c "import xdist" 2>/dev/null && echo "-n 3 --dist loadfile")
 
 .PHONY: help demo test lint bench-cpu suite-cpu clean distclean
 .DEFAULT_GOAL := help

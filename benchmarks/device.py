@@ -149,6 +149,7 @@ def leaves(value: Any) -> list[torch.Tensor]:
 def errors(problem: Problem, instance: Any, new: Any, device: str) -> dict[str, float]:
     """Relative rms error against the same model in float64, ours and eager's; on the largest batch that fits."""
     count = sum(t.numel() for t in instance.inputs if isinstance(t, torch.Tensor))
+    before = copied_state(instance.model)
     torch.manual_seed(1)
     eager = leaves(instance.model(*instance.inputs))
     torch.manual_seed(1)
@@ -159,7 +160,7 @@ def errors(problem: Problem, instance: Any, new: Any, device: str) -> dict[str, 
         return {"ours_vs_eager": max(relative(b, a.double()) for a, b in zip(eager, ours, strict=True))}
     wide = instantiate(problem, 0, device)
     exact = wide.model.double()
-    exact.load_state_dict(instance.model.state_dict())
+    exact.load_state_dict(before)
     inputs = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]
     torch.manual_seed(1)
     truth = leaves(exact(*inputs))
@@ -199,6 +200,7 @@ def under_graph(instance: Any, new: Any) -> bool:
     plain = leaves(new(*static))
     torch.cuda.synchronize()
     same_state = all(torch.equal(value, left[name]) for name, value in new.state_dict().items())
+    new.load_state_dict(before)
     return same_state and all(torch.equal(a, b) for a, b in zip(captured, plain, strict=True))
 
 
@@ -293,6 +295,10 @@ def commit() -> str:
     )
 
 
+def is_no_path_elsewhere(argument: str) -> bool:
+    return not argument.startswith("/")
+
+
 def environment(copy: float) -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name(),
@@ -301,7 +307,9 @@ def environment(copy: float) -> dict[str, Any]:
         "python": sys.version.split()[0],
         "copy_gbps": round(copy, 1),
         "commit": commit(),
-        "command": "python benchmarks/device.py " + " ".join(str(p) for p in sys.argv[1:] if p.endswith(".py")),
+        "command": " ".join(
+            ["python", f"benchmarks/{Path(sys.argv[0]).name}", *filter(is_no_path_elsewhere, sys.argv[1:])]
+        ),
         "date": time.strftime("%Y-%m-%d"),
     }
 

@@ -80,7 +80,7 @@ SM90 = """
 struct Config {{
   static constexpr int tile_m = {tile_m}, tile_n = {tile_n}, promote = {promote}, splits = {splits};
   static constexpr int vector = {vector}, raster = 16;
-  static constexpr bool undo_truncation = {restore};
+  static constexpr bool panels = false, undo_truncation = {restore};
 }};
 using namespace kw;
 extern "C" int run(const gemm_sm90::Operands* o, void* workspace, const Plain::Args* args, int relu, cudaStream_t s) {{
@@ -94,7 +94,7 @@ extern "C" int pack(
 extern "C" int pad(
     const float* a, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, float* to, cudaStream_t s) {{
   auto pad = k == 1 ? split::pad<true> : split::pad<false>;
-  return pad(a, row, k, batch, rows, ks, batches, to, s);
+  return pad(a, row, k, batch, rows, ks, batches, to, s, {{}});
 }}
 extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches); }}
 extern "C" int64_t workspace_bytes(int m, int n, int batches) {{
@@ -120,7 +120,7 @@ extern "C" int pack(
 extern "C" int pad(
     const float* a, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, float* to, cudaStream_t s) {{
   auto pad = k == 1 ? split::pad<true> : split::pad<false>;
-  return pad(a, row, k, batch, rows, ks, batches, to, s);
+  return pad(a, row, k, batch, rows, ks, batches, to, s, {{}});
 }}
 extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches); }}
 extern "C" int64_t workspace_bytes(int m, int n, int batches) {{ return 0; }}
@@ -159,7 +159,8 @@ HALF = """
 {epilogues}
 struct Config {{
   using Type = {type};
-  static constexpr int tile_n = {tile_n}, cluster = {cluster}, blocks = 1, vector = 4, raster = 16;
+  static constexpr int tile_n = {tile_n}, cluster = {cluster}, vector = 4, raster = 16;
+  static constexpr bool own_tiles = false;
 }};
 extern "C" int run(const kw::gemm_sm90_half::Operands* o, const Plain::Args* args, int narrow, cudaStream_t s) {{
   if (narrow) return kw::gemm_sm90_half::launch<Config, Narrow<{type}>>(*o, *args, s);
@@ -173,7 +174,8 @@ F16X1 = """
 {epilogues}
 struct Config {{
   using Type = __half;
-  static constexpr int tile_n = {tile_n}, cluster = {cluster}, blocks = 1, vector = {vector}, raster = 16;
+  static constexpr int tile_n = {tile_n}, cluster = {cluster}, vector = {vector}, raster = 16;
+  static constexpr bool own_tiles = false;
 }};
 using namespace kw;
 extern "C" int run(

@@ -134,6 +134,8 @@ def check(
         from kernelwright.device import resolve
         from kernelwright.load import load
 
+        if record is not None:
+            record.parent.mkdir(parents=True, exist_ok=True)  # before the work, which would be lost
         if replay is not None:
             judgement = court.replay(read_record(replay), progress)
         else:
@@ -181,15 +183,19 @@ def doctor(as_json: bool) -> None:
     console().print(findings_table(findings))
 
 
+RECORD_CURE = "Give the file that `kernelwright check --record` wrote."
+
+
 def read_record(path: Path) -> dict[str, Any]:
     """What `--record` wrote."""
     from kernelwright.errors import UsageError
 
     try:
-        found: dict[str, Any] = json.loads(read_text(path))
+        found = json.loads(read_text(path))
     except json.JSONDecodeError as error:
-        cure = "Give the file that `kernelwright check --record` wrote."
-        raise UsageError(f"this is no record: {error}.", where=path, cure=cure) from error
+        raise UsageError(f"this is no record: {error}.", where=path, cure=RECORD_CURE) from error
+    if not isinstance(found, dict):
+        raise UsageError(f"this is no record but a JSON {type(found).__name__}.", where=path, cure=RECORD_CURE)
     return found
 
 
@@ -231,7 +237,10 @@ def show_judgement(judgement: Judgement, as_json: bool) -> None:
 
 
 def exit_code(judgement: Judgement | None, fail_under: float | None) -> int:
-    """1 for a wrong candidate, or one that is not as fast as asked; a device that is not here gives no verdict."""
+    """1 for a wrong candidate, or one that is not as fast as asked; a device that is not here gives no verdict.
+
+    Faster than the machine can be is not fast; and where noise leaves no word on the speed, the least it may be counts.
+    """
     if judgement is None:
         return 0
     if not judgement.passed:
@@ -239,7 +248,9 @@ def exit_code(judgement: Judgement | None, fail_under: float | None) -> int:
     if fail_under is None:
         return 0
     eager = judgement.speedup.get("eager")
-    return 0 if eager is not None and eager.median >= fail_under else 1
+    if eager is None or judgement.speed == "IMPOSSIBLE":
+        return 1
+    return 0 if (eager.low if judgement.speed == "INCONCLUSIVE" else eager.median) >= fail_under else 1
 
 
 @contextmanager

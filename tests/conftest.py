@@ -22,7 +22,7 @@ settings.register_profile(
 settings.load_profile("calm")
 
 # So many cases of a slow test run by default.
-FEW = 8
+FEW = 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,6 +60,13 @@ def cases_left_out(items: list[pytest.Item]) -> list[pytest.Item]:
             families.setdefault(item.nodeid.partition("[")[0], []).append(item)
     kept = {family[i * len(family) // FEW] for family in families.values() if len(family) > FEW for i in range(FEW)}
     return [item for family in families.values() if len(family) > FEW for item in family if item not in kept]
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> None:
+    """For a test that runs where there is time for it."""
+    if not request.config.getoption("--thorough"):
+        pytest.skip("runs with --thorough")
 
 
 @pytest.hookimpl(wrapper=True)

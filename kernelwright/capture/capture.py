@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind, TensorArgument
 from torch.fx import Node as FxNode
@@ -18,6 +20,7 @@ from kernelwright.capture.settings import settings_of
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
 from kernelwright.ir.nodes import (
+    Detached,
     Fixed,
     Graph,
     Group,
@@ -42,8 +45,7 @@ SHADOWING = ("torch", "super", "float", "complex", "getattr")
 
 def capture(problem: Problem) -> Graph:
     """The whole of forward() as one graph, for the shapes and dtypes of get_inputs()."""
-    program, instance = export(problem)
-    refuse_what_has_no_form(problem, instance)
+    program, instance, default = export(problem)
     leaves = leaf_nodes(problem, program, instance)
     refuse_seeded_constants(problem, program, leaves)
     values: dict[FxNode, Value] = {}
@@ -52,17 +54,8 @@ def capture(problem: Problem) -> Graph:
             values[fx] = leaves.get(fx.name)
         elif fx.op == "call_function":
             values[fx] = translate(fx, values, problem)
-    return assemble(problem, program, instance, values)
-
-
-def refuse_what_has_no_form(problem: Problem, instance: Instance) -> None:
-    for position, value in enumerate(instance.inputs):
-        if isinstance(value, (list, tuple, dict)):
-            raise UnsupportedProblem(
-                f"argument {position} of forward() is a {type(value).__name__}; only tensors and scalars can be.",
-                where=problem.path,
-                cure="Let forward() take the tensors as arguments of their own.",
-            )
+    graph = assemble(problem, program, instance, values)
+    return replace(graph, default_dtype=dtypes.by_name(str(default).removeprefix("torch.")))
 
 
 def leaf_nodes(problem: Problem, program: ExportedProgram, instance: Instance) -> dict[str, Value]:
@@ -157,10 +150,8 @@ def assemble(problem: Problem, program: ExportedProgram, instance: Instance, val
     updates: list[Update] = []
     changed: dict[str, Input] = {}  # the arguments that are changed, by the names of their new values
     for out in program.graph_signature.output_specs:
-        if out.kind is OutputKind.USER_OUTPUT and out.arg.name in changed:
-            returned.append(Updated(changed[out.arg.name]))
-        elif out.kind is OutputKind.USER_OUTPUT:
-            returned.append(returned_item(problem, out.arg, by_name, outputs))
+        if out.kind is OutputKind.USER_OUTPUT:
+            returned.append(returned_item(problem, program, out.arg, by_name, outputs, changed))
         elif out.kind.name in ("BUFFER_MUTATION", "PARAMETER_MUTATION", "USER_INPUT_MUTATION"):
             assert out.target is not None
             target, value = targets[out.target], by_name[out.arg.name]
@@ -179,20 +170,49 @@ def assemble(problem: Problem, program: ExportedProgram, instance: Instance, val
     return Graph(tuple(inputs), tuple(outputs.values()), tuple(updates), structure, scalars, settings)
 
 
-def returned_item(problem: Problem, arg: Any, by_name: Mapping[str, Value], outputs: dict[str, Node]) -> Structure:
-    """The place of one returned leaf; a tensor joins `outputs`, unless it is there already."""
+def returned_item(
+    problem: Problem,
+    program: ExportedProgram,
+    arg: Any,
+    by_name: Mapping[str, Value],
+    outputs: dict[str, Node],
+    changed: Mapping[str, Input],
+) -> Structure:
+    """The place of one returned leaf; a tensor joins `outputs`, unless it is there already or is a changed argument."""
     if isinstance(arg, ConstantArgument):
         assert arg.value is None or isinstance(arg.value, (bool, int, float, str))
         return Fixed(arg.value)
-    value = by_name[arg.name] if isinstance(arg, TensorArgument) else None
+    name = attached(program, arg.name, by_name) if isinstance(arg, TensorArgument) else ""
+    value = by_name.get(name)
     if not isinstance(value, Node):
         raise UnsupportedProblem(
             "forward() returns something that is neither a tensor nor a constant.", where=problem.path
         )
-    # Two results that are equal but were two tensors stay two tensors: the caller may write into one of them.
-    if arg.name not in outputs:
-        outputs[arg.name] = apart(value, outputs.values())
-    return list(outputs).index(arg.name)
+    if name in changed:
+        place: int | Updated = Updated(changed[name])
+    else:
+        # Two results that are equal but were two tensors stay two tensors: the caller may write into one of them.
+        if name not in outputs:
+            outputs[name] = apart(value, outputs.values())
+        place = list(outputs).index(name)
+    return place if name == arg.name else Detached(place)
+
+
+def attached(program: ExportedProgram, name: str, by_name: Mapping[str, Value]) -> str:
+    """What a tensor is only another name for: by .detach() or .data, or as a view of the whole. Most are their own."""
+    fx = next(fx for fx in program.graph.nodes if fx.name == name)
+    while (
+        isinstance(fx.target, OpOverload) and gives_a_view(fx.target) and by_name[fx.name] is by_name[fx.args[0].name]
+    ):
+        fx = fx.args[0]
+    return str(fx.name)
+
+
+def gives_a_view(target: OpOverload) -> bool:
+    """Always: contiguous() and to() may copy."""
+    returns = target._schema.returns
+    may = len(returns) == 1 and returns[0].alias_info is not None and not returns[0].alias_info.is_write
+    return may and target._schema.name not in ("aten::contiguous", "aten::to")
 
 
 def apart(value: Node, others: Collection[Node]) -> Node:

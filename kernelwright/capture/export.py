@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
 from torch.overrides import TorchFunctionMode
 
-from kernelwright.capture.refusals import refusal, refuse_effects, refuse_parts, refuse_unused_draws
+from kernelwright.capture.refusals import refusal, refuse_arguments, refuse_effects, refuse_parts, refuse_unused_draws
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.load import Instance, Problem, at_home, effects, instantiate
 
@@ -26,13 +26,14 @@ OTHER_SEED = 0x07E2
 RUN_UP_TO = 1 << 24
 
 
-def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
-    """The program without in-place operators; high-level operators (linear, layer_norm, lstm) stay whole.
+def export(problem: Problem) -> tuple[ExportedProgram, Instance, torch.dtype]:
+    """The program without in-place operators; high-level operators (linear, layer_norm, lstm) stay whole. With it the
+    default dtype that it was made under: the file may set one.
 
     First without memory for weights and inputs; a model that looks at values while it is built or called (`.item()`,
     constant tensors) is made for real.
     """
-    with at_home(problem, "cpu"), quiet(), torch.no_grad():
+    with at_home(problem, "cpu"), quiet(), default_dtype_restored(), torch.no_grad():
         try:
             with FakeTensorMode(allow_non_fake_inputs=True):
                 instance = instantiate(problem, SEED, "cpu")
@@ -44,12 +45,13 @@ def export(problem: Problem) -> tuple[ExportedProgram, Instance]:
         if program is None:
             instance = instantiate(problem, SEED, "cpu")
             program = traced_or_refused(problem, instance)
-    return program, instance
+        return program, instance, torch.get_default_dtype()
 
 
 def traced(problem: Problem, instance: Instance) -> ExportedProgram | None:
     """The program; None if it holds constants without values."""
     refuse_parts(problem, instance.model)
+    refuse_arguments(problem, instance.inputs)
     register_plain_tensors(instance.model)
     with effects(instance.model) as changed, Detaching():
         program: ExportedProgram = torch.export.export(instance.model, separate(instance.inputs), strict=False)
@@ -79,7 +81,13 @@ def separate(inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 def constants_of_another_seed(problem: Problem) -> dict[str, object]:
     """The tensors that the graph has as constants, had the file and the model been made with other random numbers."""
-    with at_home(problem, "cpu"), quiet(), torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with (
+        at_home(problem, "cpu"),
+        quiet(),
+        default_dtype_restored(),
+        torch.no_grad(),
+        torch.random.fork_rng(devices=[]),
+    ):
         torch.manual_seed(OTHER_SEED)
         program = traced_or_refused(problem, instantiate(problem, OTHER_SEED, "cpu"))
     return dict(program.constants)
@@ -140,6 +148,16 @@ def own_failure(problem: Problem, model: torch.nn.Module) -> Exception | None:
 def lifted(program: ExportedProgram) -> list[object]:
     """The tensors written as constants inside forward()."""
     return list(program.constants.values())
+
+
+@contextmanager
+def default_dtype_restored() -> Iterator[None]:
+    """A file that sets torch's default dtype sets it for its own model, not for the next one."""
+    before = torch.get_default_dtype()
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -191,6 +192,80 @@ def nan_to_num(call: Call) -> Value:
     return pointwise("nan_to_num", (call["self"], nan, high, low), call.type, dtype)
 
 
+def signed_like(call: Call) -> Value:
+    """|self| with the sign of other, a zero's or a NaN's too"""
+    dtype = call.type.dtype
+    if dtype.kind != "float":
+        return None
+    size = pointwise("abs", (call["self"],), call.type, dtype)
+    negated = pointwise("neg", (size,), call.type, dtype)
+    sign = pointwise("signbit", (call["other"],), TensorType(call.type.shape, bool_), dtype)
+    return pointwise("where", (sign, negated, size), call.type, dtype)
+
+
+def stepped(call: Call) -> Value:
+    """0 below zero, 1 above it, `values` at it; 0 of what is no number"""
+    x, dtype = call["self"], call.type.dtype
+    truth = TensorType(call.type.shape, bool_)
+    above = pointwise("gt", (x, 0), truth, dtype)
+    at_zero = pointwise("eq", (x, 0), truth, dtype)
+    return pointwise("where", (at_zero, call["values"], above), call.type, dtype)
+
+
+def logit(call: Call) -> Value:
+    """log(x / (1 - x)), of x between eps and 1 - eps if there is one"""
+    wide = TensorType(call.type.shape, in_registers(call.type.dtype))
+    x: Any = pointwise("identity", (call["self"],), wide, wide.dtype)
+    if wide.dtype.kind != "float" or x is None:
+        return None
+    if call["eps"] is not None:
+        low = constant(call["eps"], wide.dtype)
+        high = Map("sub", (constant(1, wide.dtype), low))
+        x = pointwise("minimum", (pointwise("maximum", (x, low), wide, wide.dtype), high), wide, wide.dtype)
+    rest = pointwise("sub", (1, x), wide, wide.dtype)
+    odds = pointwise("div", (x, rest), wide, wide.dtype)
+    return pointwise("log", (odds,), call.type, wide.dtype)
+
+
+def turned_by(factor: float) -> Translation:
+    """An angle in other units"""
+    return lambda call: pointwise("mul", (call["self"], factor), call.type, call.type.dtype)
+
+
+def normalised_sine(call: Call) -> Value:
+    """sin(pi * x) / (pi * x), 1 at zero"""
+    wide = TensorType(call.type.shape, in_registers(call.type.dtype))
+    angle = pointwise("mul", (call["self"], math.pi), wide, wide.dtype)
+    sine = pointwise("sin", (angle,), wide, wide.dtype)
+    ratio = pointwise("div", (sine, angle), wide, wide.dtype)
+    zero = pointwise("eq", (call["self"], 0), TensorType(call.type.shape, bool_), call["self"].dtype)
+    return pointwise("where", (zero, 1, ratio), call.type, wide.dtype)
+
+
+def subtracted_neighbours(call: Call) -> Value:
+    """Each element along an axis less the one before it, n times; of truth values, whether they differ"""
+    x: Node = call["self"]
+    if call["prepend"] is not None or call["append"] is not None or not call["n"] or 0 in call.type.shape:
+        return None
+    axis = call["dim"] % len(x.shape)
+    fn = "logical_xor" if x.dtype is bool_ else "sub"
+    for _ in range(call["n"]):
+        shape = tuple(e - 1 if i == axis else e for i, e in enumerate(x.shape))
+        steps = (1,) * len(shape)
+        later = Slice(x, tuple(int(i == axis) for i in range(len(shape))), steps, shape)
+        earlier = Slice(x, (0,) * len(shape), steps, shape)
+        difference = pointwise(fn, (later, earlier), TensorType(shape, x.dtype), x.dtype)
+        assert difference is not None
+        x = difference
+    return x
+
+
+def outer(call: Call) -> Value:
+    """self[i] * vec2[j]"""
+    column = Reshape(call["self"], (*call["self"].shape, 1))
+    return pointwise("mul", (column, call["vec2"]), call.type, call.type.dtype)
+
+
 def lerped(call: Call) -> Value:
     return pointwise("lerp", (call["self"], call["end"], call["weight"]), call.type, call.type.dtype)
 
@@ -237,6 +312,10 @@ ALIASES: Mapping[str, str] = {
     **{f"less.{form}": f"lt.{form}" for form in ("Tensor", "Scalar")},
     **{f"less_equal.{form}": f"le.{form}" for form in ("Tensor", "Scalar")},
     **{f"not_equal.{form}": f"ne.{form}" for form in ("Tensor", "Scalar")},
+    "sgn": "sign",
+    "float_power.Tensor_Tensor": "pow.Tensor_Tensor",
+    "float_power.Tensor_Scalar": "pow.Tensor_Scalar",
+    "float_power.Scalar": "pow.Scalar",
     "clip": "clamp",
     "clip.Tensor": "clamp.Tensor",
     "fix": "trunc",
@@ -245,6 +324,8 @@ ALIASES: Mapping[str, str] = {
     **{f"arc{fn}": f"a{fn}" for fn in ("cos", "sin", "tan", "cosh", "sinh", "tanh")},
     **{f"special_{fn}": fn for fn in ("erf", "erfc", "erfinv", "expm1", "exp2", "log1p", "round")},
     "special_xlogy": "xlogy.Tensor",
+    "special_logit": "logit",
+    "special_sinc": "sinc",
 }
 
 
@@ -259,6 +340,7 @@ ROWS: Mapping[str, Translation] = {
     **{f"aten.floor_divide{form}": of("floor_divide", "self", "other") for form in ("", ".Scalar")},
     **{f"aten.{fn}.{form}": of(fn, "self", "other") for fn in ("remainder", "fmod") for form in ("Tensor", "Scalar")},
     **{f"aten.{fn}": of(fn, "self", "other") for fn in ("minimum", "maximum", "fmin", "fmax", "atan2", "hypot")},
+    "aten.remainder.Scalar_Tensor": of("remainder", "self", "other"),
     "aten.max.other": of("maximum", "self", "other"),
     "aten.min.other": of("minimum", "self", "other"),
     "aten.logaddexp": of("log_add_exp", "self", "other"),
@@ -295,6 +377,14 @@ ROWS: Mapping[str, Translation] = {
     "aten.lerp.Scalar": lerped,
     "aten.lerp.Tensor": lerped,
     "aten.nan_to_num": nan_to_num,
+    **{f"aten.copysign.{form}": signed_like for form in ("Tensor", "Scalar")},
+    "aten.heaviside": stepped,
+    "aten.logit": logit,
+    "aten.sinc": normalised_sine,
+    "aten.deg2rad": turned_by(math.pi / 180),
+    "aten.rad2deg": turned_by(180 / math.pi),
+    "aten.diff": subtracted_neighbours,
+    **{f"aten.{name}": outer for name in ("outer", "ger")},
     "aten.logical_not": logical("logical_not", "self"),
     **{f"aten.logical_{fn}": logical(f"logical_{fn}", "self", "other") for fn in ("and", "or", "xor")},
     "aten.bitwise_not": bitwise("bitwise_not", "self"),

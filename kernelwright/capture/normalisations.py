@@ -18,6 +18,7 @@ from kernelwright.capture.rows import (
     formula,
     last_axes,
     mean_over,
+    norm_over,
     over,
     result,
     result_of,
@@ -118,6 +119,15 @@ def rms_norm(call: Call) -> Value:
         both = compute_dtype(y, weight)
         y = formula("mul", cast(y, both), cast(weight, both))
     return result(y, call)
+
+
+def weight_norm(call: Call) -> Value:
+    """v * (g / |v|), the norm over all axes but one"""
+    v, g = (wide(call[name], call.type.dtype) for name in ("v", "g"))
+    every = range(len(v.shape))
+    kept = call["dim"] % len(v.shape) if call["dim"] != -1 else None
+    length = norm_over(v, 2.0, tuple(axis for axis in every if axis != kept)) if v.size else None
+    return None if length is None else result(formula("mul", v, formula("div", g, length)), call)
 
 
 def group_norm(call: Call) -> Value:
@@ -227,6 +237,7 @@ NORMALISATIONS: Mapping[str, Translation] = {
     "aten.layer_norm": layer_norm,
     "aten.native_layer_norm": native_layer_norm,
     "aten.rms_norm": rms_norm,
+    "aten._weight_norm": weight_norm,
     "aten.group_norm": group_norm,
     "aten.native_group_norm": native_group_norm,
     "aten.instance_norm": instance_norm,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -20,7 +20,7 @@ from kernelwright.capture.views import VIEWS
 from kernelwright.capture.windows import BORDERS, POOLS
 from kernelwright.errors import UnsupportedProblem
 from kernelwright.ir import dtypes
-from kernelwright.ir.nodes import Argument, Item, Node, Opaque, Permute, Symbol, TensorType
+from kernelwright.ir.nodes import Argument, Item, Map, Node, Opaque, Permute, Symbol, TensorType, View
 from kernelwright.load import Problem
 
 
@@ -51,14 +51,41 @@ def translate(fx: FxNode, values: Mapping[FxNode, Value], problem: Problem) -> V
     if known is not None and is_real(fx, values, results):
         value = known(Call(target, bound(fx, values), results))
         if value is not None:
-            return value
+            return value if may_give_an_operand(fx.target) else apart_from(operands_of(fx, values), value)
     return opaque(fx, values, results, problem)
+
+
+def may_give_an_operand(target: torch._ops.OpOverload) -> bool:
+    """Or a view of one: by the schema. An operator that is made of others (contiguous, flatten) does not say."""
+    annotated = any(result.alias_info is not None for result in target._schema.returns)
+    return annotated or target.has_kernel_for_dispatch_key(torch._C.DispatchKey.CompositeImplicitAutograd)
+
+
+def apart_from(operands: Collection[Node], value: Value) -> Value:
+    """The value in memory of its own, where it would be that of an operand: a sum along an axis of extent 1, say. The
+    caller may write into it. Where nobody can tell, it is not copied."""
+    if isinstance(value, tuple):
+        return tuple(None if v is None else Map("identity", (v,)) if memory_of(v) in operands else v for v in value)
+    return Map("identity", (value,)) if value is not None and memory_of(value) in operands else value
+
+
+def memory_of(node: Node) -> Node:
+    """What a view is a view of."""
+    while isinstance(node, View):
+        node = node.x
+    return node
+
+
+def operands_of(fx: FxNode, values: Mapping[FxNode, Value]) -> set[Node]:
+    """The operands; of those that are views, what they are views of."""
+    several = [values[x] for x in fx.all_input_nodes]
+    flat = [o for value in several for o in (value if isinstance(value, tuple) else (value,))]
+    return {memory_of(o) for o in flat if o is not None}
 
 
 def is_real(fx: FxNode, values: Mapping[FxNode, Value], results: tuple[TensorType | None, ...]) -> bool:
     """Complex numbers are PyTorch's, on the way in and on the way out."""
-    operands = [values[x] for x in fx.all_input_nodes]
-    types = [*results, *(o for value in operands for o in (value if isinstance(value, tuple) else (value,)))]
+    types = [*results, *operands_of(fx, values)]
     return not any(t is not None and t.dtype.kind == "complex" for t in types)
 
 
@@ -93,11 +120,13 @@ def result_types(fx: FxNode, problem: Problem) -> tuple[TensorType | None, ...]:
 
 def tensor_type(fake: torch.Tensor, fx: FxNode, problem: Problem) -> TensorType:
     name = str(fake.dtype).removeprefix("torch.")
-    if name not in dtypes.DTYPES or not all(isinstance(extent, int) for extent in fake.shape):
-        raise UnsupportedProblem(
-            f"{fx.target} gives a {name} tensor of shape {tuple(fake.shape)}; shapes must be fixed, dtypes standard.",
-            where=problem.path,
-        )
+    if name not in dtypes.DTYPES:
+        what = f"{fx.target} gives a {name} tensor, and kernels know only the standard dtypes."
+        raise UnsupportedProblem(what, where=problem.path, cure="Leave this model as it is.")
+    if not all(isinstance(extent, int) for extent in fake.shape):
+        what = f"{fx.target} gives a tensor whose size depends on values, and a graph knows only shapes."
+        cure = "Keep the size fixed, with torch.where or a mask as a factor, or leave this model as it is."
+        raise UnsupportedProblem(what, where=problem.path, cure=cure)
     return TensorType(tuple(fake.shape), dtypes.by_name(name))
 
 

@@ -41,6 +41,22 @@ def refuse_parts(problem: Problem, model: nn.Module) -> None:
             raise UnsupportedProblem(what, where=problem.path, cure=cure)
 
 
+def refuse_arguments(problem: Problem, inputs: Sequence[object]) -> None:
+    """Arguments that a graph has no place for."""
+    for position, value in enumerate(inputs):
+        cure = AS_IT_IS
+        if isinstance(value, (list, tuple, dict)):
+            what, cure = f"a {type(value).__name__}", "Let forward() take the tensors as arguments of their own."
+        elif isinstance(value, torch.Tensor) and value.layout is not torch.strided:
+            what = f"a tensor of layout {value.layout}"
+        elif not isinstance(value, (torch.Tensor, bool, int, float, str, type(None))):
+            what, cure = f"a {type(value).__name__}", "Give it to the constructor instead, in get_init_inputs()."
+        else:
+            continue
+        what = f"argument {position} of forward() is {what}; only plain tensors, real numbers, strings and None can be."
+        raise UnsupportedProblem(what, where=problem.path, cure=cure)
+
+
 def refuse_effects(problem: Problem, changed: Sequence[str]) -> None:
     """What happens in Python happens once, while the graph is made."""
     if not changed:
@@ -83,7 +99,7 @@ def refusal(problem: Problem, error: Exception, run: Callable[[], Exception | No
     `run` gives what forward() raises by itself.
     """
     where = place(problem, error)
-    if any("data-dependent" in str(e).lower() or "DataDependent" in type(e).__name__ for e in causes(error)):
+    if any(asks_for_values(e) for e in causes(error)):
         what = "forward() decides by the values of tensors, and a graph knows only their shapes."
         cure = "Write what depends on values with torch.where, or leave this model as it is."
         return UnsupportedProblem(what, where=where, cure=cure)
@@ -97,6 +113,11 @@ def refusal(problem: Problem, error: Exception, run: Callable[[], Exception | No
         return BadProblem(what, where=place(problem, own), cure=cure)
     what = f"torch.export cannot trace forward(): {first_line(error)}."
     return UnsupportedProblem(what, where=where, cure=AS_IT_IS)
+
+
+def asks_for_values(error: BaseException) -> bool:
+    text = str(error).lower()
+    return "data-dependent" in text or "unbacked symbol" in text or "DataDependent" in type(error).__name__
 
 
 def causes(error: BaseException | None) -> Iterator[BaseException]:

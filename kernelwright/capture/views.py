@@ -132,6 +132,11 @@ def flipped(call: Call) -> Value:
     return copied(from_the_end(x, axes)) if x.size else None
 
 
+def flipped_along(axis: int) -> Translation:
+    """One axis from its end"""
+    return lambda call: flipped(Call(call.target, {**call.arguments, "dims": (axis,)}, call.results))
+
+
 def from_the_end(x: Node, axes: set[int]) -> Node:
     start = tuple(extent - 1 if axis in axes else 0 for axis, extent in enumerate(x.shape))
     step = tuple(-1 if axis in axes else 1 for axis in range(len(x.shape)))
@@ -292,6 +297,8 @@ VIEWS: Mapping[str, Translation] = {
     "aten.unbind.int": split,
     "aten.tensor_split.sections": split,
     "aten.flip": flipped,
+    "aten.flipud": flipped_along(0),
+    "aten.fliplr": flipped_along(1),
     "aten.repeat": repeated("repeats"),
     "aten.tile": repeated("dims"),
     "aten.repeat_interleave.self_int": interleaved,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
 import hashlib
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from kernelwright.emit.explain import docstring
 from kernelwright.emit.expressions import python, tuple_text
@@ -13,12 +15,15 @@ from kernelwright.emit.forward import forward_lines, state_of
 from kernelwright.emit.original import FUTURE, Original, original_of
 from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program, Source
+from kernelwright.generate.folding import folded
 from kernelwright.ir.dtypes import DType, float32
 from kernelwright.ir.nodes import Input, Looks, Node, Param, Setting, Shape
 from kernelwright.kernels.pointwise import Work
 from kernelwright.load import Problem
 from kernelwright.plan import Convolution
 from kernelwright.plan.steps import contiguous
+
+Renaming = Callable[[str], str]
 
 # The name under which capture says which class a module is of; no attribute can be called so.
 CLASS = "class"
@@ -29,6 +34,20 @@ OURS = (
     *("PACKED", "ALIASES", "Watched", "optimizers", "versions", "LOOKS", "looks"),
     *("build", "launch", "packed", "home", "watched", "why_not"),
 )
+
+# What ModelNew adds to Model: each name, and what stands around it in our text. The user's Model may have it too.
+MEMBERS = {
+    "planned": r"(?<=self\.)planned(?=\()|(?<=def )planned(?=\(self)",
+    "warned": r"(?<=ModelNew\.)warned\b|(?<=^    )warned(?= = False$)",
+}
+
+# What our code takes from outside, under these names. The user's file may call something else so.
+IMPORTED = (
+    *("ctypes", "inspect", "sys", "warnings", "weakref", "re", "ChainMap", "Counter", "load_inline"),
+    "WeakTensorKeyDictionary",
+)
+# super() without arguments works under its own name alone.
+BUILTINS = frozenset(dir(builtins)) - {"super"}
 
 IMPORTS = """\
 import ctypes
@@ -50,11 +69,11 @@ def emit(program: Program, problem: Problem, measured: Sequence[str] = ()) -> st
     parts = [
         docstring(program, problem, measured),
         *([FUTURE] if original.needs_future else []),
-        imports(program),
+        imports_apart(imports(program), original),
         "# --- The original, unchanged: it makes the weights, and runs whatever ModelNew was not planned for.",
         original.text,
         "\n# --- The kernels, and the model that runs them.",
-        "\n\n\n".join(apart(section, original) for section in sections(program, problem, original)),
+        "\n\n\n".join(sections(program, problem, original)),
     ]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
@@ -65,42 +84,90 @@ def imports(program: Program) -> str:
     return text + ("from torch.utils.weak import WeakTensorKeyDictionary\n" if packs(program) else "")
 
 
-def apart(text: str, original: Original) -> str:
-    """Our names, made different from the user's where they would collide."""
-    for name in OURS:
-        if name in original.names:
-            text = re.sub(rf"\b{name}\b", f"{name}_", text)
-        elif name in original.parameters:  # an argument of forward() keeps its name; ours are called
-            text = re.sub(rf"\b{name}(?=\()", f"{name}_", text)
-    return re.sub(r"\bF\.", "torch.nn.functional.", text) if original.has_own_f else text
+def colliding(original: Original) -> list[str]:
+    return [name for name in OURS if name in original.names or name in original.parameters]
+
+
+def apart(code: str, original: Original) -> str:
+    """Our names in code of ours, made different from the user's where they would collide."""
+    for name in colliding(original):
+        code = re.sub(rf"\b{name}\b", f"{name}_", code)
+    for name in rebound(IMPORTED, original):
+        code = re.sub(rf"(?<![\w.]){name}\b", f"{name}_", code)
+    return members_apart(builtins_apart(code, original), original)
+
+
+def rebound(names: Collection[str], original: Original) -> list[str]:
+    """Those that mean, or may mean, something else below the user's text."""
+    return [name for name in sorted(names) if {name, "*"} & original.rebound]
+
+
+def imports_apart(text: str, original: Original) -> str:
+    for name in rebound(IMPORTED, original):
+        text = re.sub(rf"\b{name}(?=$|,)", f"{name} as {name}_", text, flags=re.MULTILINE)
+    return f"import builtins\n{text}" if rebound(BUILTINS, original) else text
+
+
+def builtins_apart(code: str, original: Original) -> str:
+    """What is called, and what is handed to map()."""
+    for name in rebound(BUILTINS, original):
+        code = re.sub(rf"(?<![\w.]){name}(?=\()|(?<=map\(){name}\b", f"builtins.{name}", code)
+    return code
+
+
+def table_apart(table: str, original: Original) -> str:
+    """Tables of ours have names of the user's in them, which stay as they are."""
+    for name in colliding(original):
+        table = re.sub(rf"^{name}(?= = )", f"{name}_", table, flags=re.MULTILINE)
+    return table
+
+
+def calls_apart(line: str, original: Original) -> str:
+    """In forward(), an argument keeps its name; what is ours there is called."""
+    for name in colliding(original):
+        line = re.sub(rf"\b{name}(?=\()", f"{name}_", line)
+    line = builtins_apart(line, original)
+    line = re.sub(r"\bF\.", "torch.nn.functional.", line) if original.has_own_f else line
+    return members_apart(line, original)
+
+
+def members_apart(code: str, original: Original) -> str:
+    for name, places in MEMBERS.items():
+        code = re.sub(places, free_name(name, original.mentioned), code, flags=re.MULTILINE)
+    return code
 
 
 def sections(program: Program, problem: Problem, original: Original) -> list[str]:
     arguments = [*original.parameters] or [leaf_name(x) for x in all_arguments(program)]
+    code = partial(apart, original=original)
+    table = partial(table_apart, original=original)
+    looks = [table(looks_section(program)), code(LOOKS)] if looks_in(program) else []
     return [
-        *(kernels_sections(program, problem) if program.launches else []),
-        tensors_section(program),
-        values_section(program, original),
-        settings_section(program),
-        *([looks_section(program)] if looks_in(program) else []),
-        *([modules_section(program)] if modules_of(program) else []),
-        why_not_section(program),
+        *(kernels_sections(program, problem, code, table) if program.launches else []),
+        table(tensors_section(program)),
+        table(values_section(program, original)),
+        builtins_apart(table(settings_section(program)), original),
+        *looks,
+        *([table(modules_section(program))] if modules_of(program) else []),
+        code(why_not_section(program)),
         model_section(program, original, arguments),
     ]
 
 
-def kernels_sections(program: Program, problem: Problem) -> list[str]:
+def kernels_sections(program: Program, problem: Problem, code: Renaming, table: Renaming) -> list[str]:
     assert '"""' not in program.text, "the kernels are a raw triple-quoted string"
     key = hashlib.sha256(program.text.encode()).hexdigest()[:10]
     name = re.sub(r"\W", "_", f"{problem.name}_{program.target}_{key}")
-    entries = {launch.entry: tuple(source.kernel.name for source in launch.sources) for launch in program.launches}
+    entries = {launch.entry: tuple(s.twin_of or s.kernel.name for s in launch.sources) for launch in program.launches}
     return [
-        f'KERNELS = r"""\n{program.text}"""',
-        BUILD[program.target],
-        f"# The kernels behind each entry of the library, in the order they run.\nENTRIES = {entries_text(entries)}",
-        LOAD[program.target].format(name=name, only=only_on(program)),
-        LAUNCH[program.target],
-        *([PACK] if packs(program) else []),
+        table(f'KERNELS = r"""\n{program.text}"""'),
+        code(BUILD[program.target]),
+        table(
+            f"# The kernels behind each entry of the library, in the order they run.\nENTRIES = {entries_text(entries)}"
+        ),
+        code(LOAD[program.target].format(name=name, only=only_on(program))),
+        code(LAUNCH[program.target]),
+        *([code(PACK)] if packs(program) else []),
     ]
 
 
@@ -117,7 +184,7 @@ def packs(program: Program) -> bool:
 
 def entries_text(entries: dict[str, tuple[str, ...]]) -> str:
     rows = [f'    "{entry}": {quoted(names)},' for entry, names in entries.items()]
-    return "{\n" + "\n".join(rows) + "\n}"
+    return folded("{\n" + "\n".join(rows) + "\n}")
 
 
 def quoted(names: tuple[str, ...]) -> str:
@@ -287,6 +354,8 @@ def why_not(model, tensors, values):
         return "gradients are needed"
     if {autocast}:
         return "autocast is on"
+    if torch.get_default_dtype() is not {default}:
+        return "torch's default dtype has been changed"
 {tf32}\
     if torch._C._functorch.peek_interpreter_stack() is not None or torch.autograd.forward_ad._current_level >= 0:
         return "it is being transformed by torch.func or forward_ad"
@@ -346,6 +415,7 @@ def why_not_section(program: Program) -> str:
     return WHY_NOT.format(
         kind=program.target,
         autocast=AUTOCAST[program.target],
+        default=dtype_text(program.plan.graph.default_dtype),
         types=", ".join(["torch.Tensor", "torch.nn.Parameter", *(["Watched"] if packs(program) else [])]),
         arguments=len(program.plan.graph.inputs),
         modules=MADE_OF if modules_of(program) else "",
@@ -371,7 +441,7 @@ def modules_of(program: Program) -> dict[str, object]:
 
 def modules_section(program: Program) -> str:
     rows = ", ".join(f'"{path}": "{name}"' for path, name in modules_of(program).items())
-    return f"# What the model is made of.\nMODULES = {{{rows}}}"
+    return folded(f"# What the model is made of.\nMODULES = {{{rows}}}")
 
 
 def all_arguments(program: Program) -> list[Input]:
@@ -431,7 +501,7 @@ def settings_section(program: Program) -> str:
         inner = ", ".join(f'"{s.name}": {python(s.value)}' for s in settings)
         rows.append(f'    "{path}": {{{inner}}},')
     comment = "# The settings of each module that the kernels and calls below have built in."
-    return "\n".join([comment, "SETTINGS = {", *rows, "}"]) if rows else f"{comment}\nSETTINGS = {{}}"
+    return folded("\n".join([comment, "SETTINGS = {", *rows, "}"])) if rows else f"{comment}\nSETTINGS = {{}}"
 
 
 def looks_section(program: Program) -> str:
@@ -439,7 +509,7 @@ def looks_section(program: Program) -> str:
         f'    ("{s.path}", "{s.name}", {python(s.value.text)}),' for s in looks_in(program) if type(s.value) is Looks
     ]
     comment = "# Attributes that are no plain values: the path of their module, their name, and how they look."
-    return "\n".join([comment, "LOOKS = [", *rows, "]"]) + f"\n\n\n{LOOKS}"
+    return "\n".join([comment, "LOOKS = [", *rows, "]"])
 
 
 def looks_in(program: Program) -> list[Setting]:
@@ -483,17 +553,17 @@ def model_section(program: Program, original: Original, arguments: Sequence[str]
             "class ModelNew(Model):",
             f'    """{summary(program)}"""',
             "",
-            "    warned = False",
+            apart("    warned = False", original),
             "",
             f"    def forward(self, {signature}):" if signature else "    def forward(self):",
-            *(f"        {line}" for line in lines),
+            *(folded(f"        {calls_apart(line, original)}") for line in lines),
             "",
-            *(f"    {line}" if line else "" for line in PLANNED.splitlines()),
+            *(f"    {line}" if line else "" for line in apart(PLANNED, original).splitlines()),
         ]
     )
 
 
-def free_name(wish: str, taken: set[str]) -> str:
+def free_name(wish: str, taken: Collection[str]) -> str:
     return free_name(f"{wish}_", taken) if wish in taken else wish
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from kernelwright.generate import Program, Source
@@ -14,7 +15,13 @@ NEEDS = {"cuda": "nvcc", "cpu": "a C++ compiler"}
 
 
 def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> str:
-    done = [line for number, source in enumerate(program.sources) for line in kernel_lines(number, source)]
+    launches = Counter(source.twin_of or source.kernel.name for source in program.sources)
+    own = (source for source in program.sources if not source.twin_of)
+    done = [
+        line
+        for number, source in enumerate(own)
+        for line in (*kernel_lines(number, source), *launches_lines(launches[source.kernel.name]))
+    ]
     left = library_lines(program)
     lines = [
         f"ModelNew for {problem.path.name}. Written by kernelwright; needs PyTorch 2.0+ and {NEEDS[program.target]}.",
@@ -40,12 +47,18 @@ def kernel_lines(number: int, source: Source) -> list[str]:
     ]
 
 
+def launches_lines(count: int) -> list[str]:
+    return [f"          launched {count} times, each time with other buffers"] if count > 1 else []
+
+
 def core_lines(number: int, source: Source, core: Product | Convolution) -> list[str]:
     functions = len(source.kernel.region.body)
     after = f", with the {functions} functions after it" if functions else ""
+    earlier = sum(len(region.maps) for region in core.prologues) if isinstance(core, Product) else 0
+    before = f" and the {earlier} before" if earlier and after else f", with the {earlier} functions before it"
     return [
         f"kernel {number}  {source.formula}",
-        f"          {core_text(core)}{after}, by {source.template}",
+        f"          {core_text(core)}{after}{before if earlier else ''}, by {source.template}",
         f"          arithmetic: {source.arithmetic}",
     ]
 

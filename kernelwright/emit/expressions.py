@@ -201,7 +201,7 @@ def matmul_form(a: str, b: str, result: str) -> tuple[str | None, str | None]:
         return None, None
     x, z = result[-2], result[-1]
     summed = [label for label in a if label in b and label not in result]
-    if len(summed) != 1 or a[:-2] != batch or b[:-2] not in ("", batch):
+    if len(summed) != 1 or a[:-2] not in ("", batch) or b[:-2] not in ("", batch):
         return None, None
     rows = {x + summed[0]: "", summed[0] + x: ".mT"}.get(a[-2:])
     columns = {summed[0] + z: "", z + summed[0]: ".mT"}.get(b[-2:])

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from kernelwright.emit.expressions import Expressions, made_dense, python, tuple_text
 from kernelwright.generate import Launch, Program
 from kernelwright.generate.program import ProgramStep
-from kernelwright.ir.nodes import Fixed, Node, Param, Structure, Updated, View
+from kernelwright.ir.nodes import Detached, Fixed, Node, Param, Structure, Updated, View
 from kernelwright.plan import Buffer, CopyBack, Library, Materialise
 from kernelwright.plan.steps import contiguous
 
@@ -91,6 +91,8 @@ class ForwardWriter:
             return python(structure.value)
         if isinstance(structure, Updated):
             return structure.target.name
+        if isinstance(structure, Detached):
+            return f"{self.returned(structure.of)}.detach()"
         inner = ", ".join(self.returned(item) for item in structure.items)
         if structure.kind == "list":
             return f"[{inner}]"

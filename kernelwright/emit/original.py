@@ -10,6 +10,9 @@ from kernelwright.capture.capture import SHADOWING
 
 FUTURE = "from __future__ import annotations"
 
+# Where the emitted file takes names from.
+HOMES = ("collections", "torch.utils.cpp_extension", "torch.utils.weak")
+
 
 @dataclass(frozen=True, slots=True)
 class Original:
@@ -18,6 +21,8 @@ class Original:
     text: str
     needs_future: bool
     names: frozenset[str]
+    mentioned: frozenset[str]  # what may be an attribute of the model: names, what follows a dot, and strings
+    rebound: frozenset[str]  # what the top level of the file binds, but for plain imports; "*" where nobody can tell
     has_own_f: bool  # F is something else than torch.nn.functional
     parameters: tuple[str, ...]
     signature: str
@@ -34,6 +39,8 @@ def original_of(source: str) -> Original:
         text=kept_text(source, tree),
         needs_future=FUTURE in source,
         names=names,
+        mentioned=names | frozenset(mentioned_names(tree)),
+        rebound=rebound_names(tree),
         has_own_f=has_own_f(tree),
         parameters=tuple(a.arg for a in args),
         signature=signature_of(forward) if forward is not None and plain else "*arguments",
@@ -54,11 +61,23 @@ def is_plain(forward: ast.FunctionDef, known: frozenset[str]) -> bool:
 
 def module_names(tree: ast.Module) -> frozenset[str]:
     """What is defined at the top level of the file."""
-    found: list[str] = []
+    return frozenset(name for node in top_level(tree) for name in names_of(node))
+
+
+def rebound_names(tree: ast.Module) -> frozenset[str]:
+    """The same but for what we would import under that name too: `import sys`, `from collections import Counter`"""
+    nodes = top_level(tree)
+    usual = [n for n in nodes if isinstance(n, ast.Import) or (isinstance(n, ast.ImportFrom) and n.module in HOMES)]
+    plain = {id(alias) for node in usual for alias in node.names if alias.asname is None and alias.name != "*"}
+    return frozenset(name for node in nodes if id(node) not in plain for name in names_of(node))
+
+
+def top_level(tree: ast.Module) -> list[ast.AST]:
+    """Every node of the file that is not inside a function or a class."""
+    found: list[ast.AST] = []
     for node in tree.body:
-        inside = [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.walk(node)
-        found += [name for n in inside for name in names_of(n)]
-    return frozenset(found)
+        found += [node] if isinstance(node, (ast.FunctionDef, ast.ClassDef)) else ast.walk(node)
+    return found
 
 
 def has_own_f(tree: ast.Module) -> bool:
@@ -123,6 +142,12 @@ def kept_text(source: str, tree: ast.Module) -> str:
 
 def defined_names(tree: ast.Module) -> list[str]:
     return [name for node in ast.walk(tree) for name in names_of(node)]
+
+
+def mentioned_names(tree: ast.Module) -> list[str]:
+    """Attributes, and strings that may be names of some: register_buffer("scale", ...), getattr(self, "scale")."""
+    attributes = [n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute)]
+    return attributes + [n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
 
 
 def names_of(node: ast.AST) -> list[str]:

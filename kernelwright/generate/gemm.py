@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, local, names_in
-from kernelwright.generate.pointwise import RowsWriter, formula_of
+from kernelwright.generate.phases import is_full
+from kernelwright.generate.pointwise import BodyLines, RowsWriter, Writer, formula_of
 from kernelwright.generate.program import Source
+from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
+from kernelwright.generate.tile_rows import RowPiecesWriter, lanes_of, state_of_rows
 from kernelwright.ir.dtypes import by_name, float32
+from kernelwright.ir.nodes import Map
 from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import (
     gemm_simt,
@@ -24,8 +29,10 @@ from kernelwright.kernels import (
     gemm_small,
 )
 from kernelwright.kernels.choices import GemmConfig
+from kernelwright.kernels.gemm_rows import states_bytes
 from kernelwright.kernels.gemm_shape import ITEMSIZE, Gemm, Operand
 from kernelwright.plan import Buffer, Kernel, Layout, Matrix, Product, Region
+from kernelwright.plan.steps import contiguous
 
 UINT8 = by_name("uint8")
 
@@ -55,10 +62,14 @@ class Multiplier(Protocol):
     def cost_us(self, config: Any, gemm: Gemm, device: Device) -> float: ...
     def floor_us(self, gemm: Gemm, device: Device) -> float: ...
     def packed_bytes(self, gemm: Gemm) -> int: ...
+    def row_parts(self, config: Any, gemm: Gemm) -> int: ...
     def workspace_bytes(self, config: Any, gemm: Gemm) -> int: ...
     def arithmetic(self, config: Any, gemm: Gemm) -> str: ...
     def entry(self, name: str, config: Any, gemm: Gemm, epilogue: str) -> str: ...
 
+
+# How a tile that reduces ends; mentioned by the launchers of those that do.
+ENDS = ("row_pieces", "gemm_rows")
 
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
@@ -77,25 +88,49 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
     if not isinstance(core, Product) or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
-    if not any(node.fn in CALLING for node in kernel.region.maps):
+    # Where k is split, what follows is in a kernel of its own; what comes before is not.
+    after = any(node.fn in CALLING for node in in_tiles(kernel.region))
+    before = core.of_a is not None and any(node.fn in CALLING for node in core.of_a.maps)
+    if not after and not before:
         return ranked
-    return [c for c in ranked if not (isinstance(c, gemm_sm90.Config) and c.tile_n >= WIDEST_TILE and c.splits == 1)]
+    return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1))]
+
+
+def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
+    return isinstance(choice, gemm_sm90.Config) and choice.tile_n >= WIDEST_TILE
+
+
+def in_tiles(region: Region) -> list[Map]:
+    """What is computed of every sum; what is made of finished rows alone is computed later."""
+    return [node for node in region.maps if not region.axes or is_full(node, region)]
 
 
 def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Source:
     core, gemm = core_of(kernel), gemm_of(kernel)
-    writer = EpilogueWriter(kernel.region, epilogue_grid(kernel.region))
+    writer, after = epilogue_of(module, kernel, choice)
+    for region in core.prologues:
+        share_pointers(writer, region)
     body, launcher = camel(kernel.name), launcher_name(kernel)
-    struct = writer.struct(body, formula_of(kernel.region)) + "\n\n" + module.entry(launcher, choice, gemm, body)
+    formula = "; ".join([after, *(prologue_formula(*side) for side in computed_sides(core))])
+    structs = [writer.struct(body, after), *prologue_structs(core, body)]
+    struct = "\n\n".join([*structs, module.entry(launcher, choice, gemm, body)])
     extra = gemm_extra(module, kernel, choice)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
     w = packed[0] if packed else pointer_text(core.w.layout)
-    workspace = "".join(identifier(b.name) for b in extra.scratch) or "nullptr"
+    workspace = "".join(identifier(b.name) for b in workspaces(module, kernel, choice)) or "nullptr"
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     call = f"::{launcher}({pointer_text(core.a.layout)}, {w}, {workspace}, {arguments}, stream)"
     needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
-    formula, template, words = formula_of(kernel.region), module.HEADERS[-1], module.arithmetic(choice, gemm)
+    template, words = module.HEADERS[-1], module.arithmetic(choice, gemm)
     return Source(kernel, gemm, choice, formula, struct, template, call, tuple(sorted(needs)), words)
+
+
+def epilogue_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Writer, str]:
+    """What writes the struct of the epilogue, and what it computes."""
+    if not kernel.region.axes:
+        return EpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
+    writer = RowPiecesWriter(kernel, *states_of(module, kernel, choice))
+    return writer, row_formula(kernel.region, writer.phases)
 
 
 def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:
@@ -103,9 +138,22 @@ def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:
     core, gemm = core_of(kernel), gemm_of(kernel)
     packed = module.packed_bytes(gemm) if core.constant else 0
     w = packed_buffer(kernel, packed) if packed else core.w.layout.buffer
-    size = module.workspace_bytes(choice, gemm)
-    scratch = (Buffer(f"workspace_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
-    return Extra((core.a.layout.buffer, w), scratch)
+    scratch = (*workspaces(module, kernel, choice), *states_of(module, kernel, choice))
+    before = (layout.buffer for region in core.prologues for layout in region.reads)
+    return Extra(tuple(dict.fromkeys((core.a.layout.buffer, w, *before))), scratch)
+
+
+def workspaces(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Buffer, ...]:
+    """For what the template makes before and beside the product."""
+    size = module.workspace_bytes(choice, gemm_of(kernel))
+    return (Buffer(f"workspace_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
+
+
+def states_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Buffer, ...]:
+    """For what tiles know of the rows that the epilogue reduces."""
+    gemm = gemm_of(kernel)
+    size = states_bytes(module.row_parts(choice, gemm), gemm)
+    return (Buffer(f"rows_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
 
 
 def core_of(kernel: Kernel) -> Product:
@@ -124,26 +172,34 @@ def pointer_text(layout: Layout) -> str:
 
 def gemm_of(kernel: Kernel) -> Gemm:
     """The product as the template's descriptors take it."""
-    core = core_of(kernel)
-    grid = epilogue_grid(kernel.region)
+    core, region = core_of(kernel), kernel.region
+    state, adding = state_of_rows(region) if region.axes else (0, 0)
     return Gemm(
         m=core.m,
         n=core.n,
         k=core.k,
         batches=core.batches,
-        a=operand_of(core.a, constant=False),
-        w=operand_of(core.w, constant=core.constant),
-        vector=vector_of(grid),
-        epilogue_bytes=kernel.region.bytes_moved,
-        epilogue_flops=sum(SCALARS[node.fn].flops for node in kernel.region.maps),
+        a=operand_of(core.a, False, core.of_a, f"{camel(kernel.name)}A"),
+        w=operand_of(core.w, core.constant, core.of_w, f"{camel(kernel.name)}W"),
+        vector=lanes_of(region) if region.axes else vector_of(epilogue_grid(region)),
+        epilogue_bytes=region.bytes_moved,
+        epilogue_flops=flops_of(in_tiles(region)),
+        stored=not region.axes or any(is_full(node, region) for node, _ in region.stores),
+        row_state_bytes=state,
+        row_flops=adding,
     )
 
 
-def operand_of(matrix: Matrix, constant: bool) -> Operand:
+def operand_of(matrix: Matrix, constant: bool, prologue: Region | None, name: str) -> Operand:
     """A pitch that no step is taken along says nothing: an axis of extent 1 has the pitch 0, which alignment allows."""
     dtype = matrix.layout.buffer.dtype
     aligned = matrix.layout.offset * dtype.itemsize % 16 == 0
-    return Operand(dtype.name, matrix.row_pitch, matrix.k_pitch or 1, matrix.batch_pitch, constant, aligned)
+    made = (name, flops_of(prologue.maps), prologue.bytes_moved) if prologue is not None else ("", 0, 0)
+    return Operand(dtype.name, matrix.row_pitch, matrix.k_pitch or 1, matrix.batch_pitch, constant, aligned, *made)
+
+
+def flops_of(maps: Sequence[Map]) -> int:
+    return sum(SCALARS[node.fn].flops for node in maps)
 
 
 def epilogue_grid(region: Region) -> Grid:
@@ -217,11 +273,95 @@ class EpilogueWriter(RowsWriter):
         return f"kw::gather<N>({self.address(access)}, {access.inner})"
 
 
+# --- what is computed of operands before they are multiplied
+
+
+class PrologueWriter(EpilogueWriter):
+    """What happens to N neighbours of an operand along k, as they lie in memory. Its arguments are the epilogue's."""
+
+    def __init__(self, region: Region, epilogue: str) -> None:
+        super().__init__(region, epilogue_grid(region))
+        self.epilogue = epilogue
+
+    def struct(self, name: str, formula: str) -> str:
+        lines = [
+            f"// {formula}",
+            f"struct {name} {{",
+            f"    using Index = {'int64_t' if self.grid.wide_index else 'int'};",
+            f"    static constexpr int64_t {self.extents()};",
+            f"    using Args = {self.epilogue}::Args;",
+            f"    static constexpr int vector = {4 if vector_of(self.grid) == 4 else 1};",
+            *self.members(),
+            "};",
+        ]
+        return "\n".join(lines)
+
+    def members(self) -> list[str]:
+        shared, lanes, value = self.computed("x[i]")
+        lines = [
+            *self.coordinate_lines([a for _, a in self.accesses]),
+            *(f"const auto {local(name)} = {self.constant_load(a)};" for name, a in self.accesses),
+            *shared,
+            "KW_LANES for (int i = 0; i < N; ++i) {",
+            *(f"    {line}" for line in lanes),
+            f"    x[i] = {value};",
+            "}",
+        ]
+        return [
+            "",
+            "    template <int N>",
+            "    KW_DEVICE static void apply(const Args& a, float (&x)[N], int64_t row, int64_t column) {",
+            *(f"        {line}" for line in lines),
+            "    }",
+        ]
+
+    def computed(self, given: str) -> tuple[list[str], list[str], str]:
+        """What all lanes share, what each computes, and the value of the operand."""
+        texts = {name: local(name) if self.is_uniform(a) else f"{local(name)}[i]" for name, a in self.accesses}
+        body = BodyLines(self, texts | {"given": given}, {name for name, a in self.accesses if self.is_uniform(a)})
+        for node in self.region.maps:
+            body.compute(node)
+        return body.lines[True], body.lines[False], body.operand(self.region.maps[-1])
+
+
+def share_pointers(writer: Writer, prologue: Region) -> None:
+    """What a prologue loads is among the arguments of the epilogue."""
+    for _, layout in prologue.loads:
+        writer.pointer(layout, writable=False)
+
+
+def computed_sides(core: Product) -> list[tuple[str, Region, Matrix]]:
+    """The operands that are computed, a or w, of what, and where that lies."""
+    sides = (("a", core.of_a, core.a), ("w", core.of_w, core.w))
+    return [(letter, region, matrix) for letter, region, matrix in sides if region is not None]
+
+
+def prologue_structs(core: Product, epilogue: str) -> list[str]:
+    """One struct for each operand that is computed, named after the epilogue and the operand."""
+    return [
+        PrologueWriter(region, epilogue).struct(f"{epilogue}{letter.upper()}", prologue_formula(letter, region, matrix))
+        for letter, region, matrix in computed_sides(core)
+    ]
+
+
+def prologue_formula(letter: str, region: Region, matrix: Matrix) -> str:
+    """What is multiplied, as one would say it."""
+    assert region.given is not None
+    read = (*region.loads, (region.given, named(matrix.layout.buffer.name, region)))
+    return formula_of(replace(region, loads=read, stores=((region.maps[-1], named(letter, region)),), given=None))
+
+
+def named(name: str, region: Region) -> Layout:
+    return Layout(
+        Buffer(name, region.shape, float32, contiguous(region.shape)), region.shape, contiguous(region.shape), 0
+    )
+
+
 def row_of(module: Multiplier, allowed: frozenset[str]) -> Template:
     return Template(
         name=module.HEADERS[-1],
         target="cuda",
-        headers=module.HEADERS,
+        headers=(*module.HEADERS, *ENDS),
         types=(module.Config,),
         configs=partial(gemm_configs, module, allowed),
         cost_us=lambda choice, kernel, device: module.cost_us(choice, gemm_of(kernel), device),
@@ -238,6 +378,8 @@ def small_configs(kernel: Kernel, device: Device) -> Sequence[gemm_small.Config]
     core = kernel.core
     if not isinstance(core, Product) or core.node.dtype is not float32 or device.kind != "cpu":
         return ()
+    if kernel.region.axes or core.prologues:
+        return ()  # nor does it reduce its own result, or compute its operands
     return gemm_small.configs(gemm_of(kernel), device)
 
 

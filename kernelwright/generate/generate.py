@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 
 from kernelwright.device import Device
 from kernelwright.generate import conv, gemm, pointwise, reduce, scan
+from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
 from kernelwright.generate.template import Extra, Template
+from kernelwright.generate.twins import numbered, shared
 from kernelwright.ir.nodes import Iota
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.template import inline_with_templates
@@ -80,7 +83,7 @@ def extra_of(kernel: Kernel, choice: Choice) -> Extra:
 
 def generate(plan: Plan, choices: Choices, device: Device) -> Program:
     """The text of all kernels and the steps that run them."""
-    steps = tuple(merged_launches(plan, choices))
+    steps = with_equal_entries(shared(merged_launches(plan, choices)), device.kind)
     launches = [step for step in steps if isinstance(step, Launch) and step.sources]
     text = program_text(launches, device.kind) if launches else ""
     return Program(plan, device.kind, text, steps, device.capability if device.kind == "cuda" else (0, 0))
@@ -133,9 +136,24 @@ def launch_of(entry: str, run: Sequence[Kernel], choices: Choices, made: Abstrac
     return Launch(entry, sources, tuple(pointers.values()), tuple(allocations.values()), tuple(aliases.values()))
 
 
+def with_equal_entries(steps: Sequence[ProgramStep], kind: str) -> tuple[ProgramStep, ...]:
+    """Launches whose entries differ in names alone call the same one; they are counted in the order of first calls."""
+    entries: dict[str, str] = {}
+
+    def entered(launch: Launch) -> Launch:
+        pointers = {identifier(buffer.name) for buffer in launch.pointers}
+        text = numbered(entry_text(replace(launch, entry="entry"), kind), pointers)
+        return replace(launch, entry=entries.setdefault(text, f"run{len(entries)}"))
+
+    return tuple(entered(step) if isinstance(step, Launch) and step.sources else step for step in steps)
+
+
 def program_text(launches: Sequence[Launch], kind: str) -> str:
     """Device functions, the template, a struct a kernel, an entry a launch."""
     sources = [source for launch in launches for source in launch.sources]
+    first: dict[str, Launch] = {}
+    for launch in launches:
+        first.setdefault(launch.entry, launch)
     needs = {name for source in sources for name in source.needs}
     if kind == "cpu" and any(map(mapped_anew, launches)):
         needs |= {"in_large_pages"}
@@ -143,9 +161,9 @@ def program_text(launches: Sequence[Launch], kind: str) -> str:
         CUDA_INCLUDES if kind == "cuda" else "",
         inline_with_templates(needs, headers_of(kind), "cuda" if kind == "cuda" else "cpu"),
         "// --- generated: one struct a kernel",
-        *(source.struct for source in sources),
+        *(folded(source.struct) for source in sources),
         "// --- entries: each runs its kernels in order on the caller's stream",
-        *(entry_text(launch, kind) for launch in launches),
+        *(folded(entry_text(launch, kind)) for launch in first.values()),
     ]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 

@@ -640,10 +640,18 @@ def formula_of(region: Region) -> str:
     text = "; ".join(results)
     if len(text) <= LONGEST_FORMULA:
         return text
-    functions = [node.fn for node in region.body]
-    targets = ", ".join(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
-    shown = " -> ".join(functions if len(functions) <= 10 else [*functions[:5], "...", *functions[-4:]])
-    return f"{targets}: {len(functions)} functions, {shown}"
+    return formula_in_brief(region, [node.fn for node in region.body])
+
+
+def formula_in_brief(region: Region, functions: Sequence[str]) -> str:
+    """What it makes and by which functions, where the whole would be too long to read."""
+    targets = list(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
+    return f"{', '.join(few(targets))}: {len(functions)} functions, {' -> '.join(few(functions))}"
+
+
+def few(names: Sequence[str]) -> Sequence[str]:
+    """Of more than ten, the first and the last."""
+    return names if len(names) <= 10 else [*names[:5], "...", *names[-4:]]
 
 
 def operand_formula(x: Node, names: Mapping[Node, str], texts: Mapping[Node, str]) -> str:

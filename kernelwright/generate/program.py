@@ -18,7 +18,8 @@ from kernelwright.plan import Buffer, CopyBack, Kernel, Library, Materialise, Pl
 class Source:
     """One kernel as text: the struct, the template that runs it, the launching expression, the functions they need.
 
-    `arithmetic` says how a contraction multiplies and adds, in words.
+    `arithmetic` says how a contraction multiplies and adds, in words. `twin_of` is the kernel whose text it is launched
+    by, where it has none of its own.
     """
 
     kernel: Kernel
@@ -30,6 +31,7 @@ class Source:
     call: str
     needs: tuple[str, ...]
     arithmetic: str = ""
+    twin_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,15 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
 from kernelwright.generate.literals import camel, identifier, literal, local, names_in
 from kernelwright.generate.phases import Phases, is_full, phases_of
-from kernelwright.generate.pointwise import LANES, LONGEST_FORMULA, Writer, map_formula, spelled, unwrapped
+from kernelwright.generate.pointwise import (
+    LANES,
+    LONGEST_FORMULA,
+    Writer,
+    formula_in_brief,
+    map_formula,
+    spelled,
+    unwrapped,
+)
 from kernelwright.generate.program import Source
 from kernelwright.generate.rows import RowAccess, RowGrid, is_dense, row_grid
 from kernelwright.generate.template import Extra, Template
@@ -678,10 +686,7 @@ def row_formula(region: Region, phases: Phases) -> str:
     text = "; ".join(f"{layout.buffer.name} = {unwrapped(texts[node])}" for node, layout in region.stores)
     if len(text) <= LONGEST_FORMULA and "..." not in text:
         return text
-    functions = [node.fn for node in region.body]
-    targets = ", ".join(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
-    shown = " -> ".join(functions if len(functions) <= 10 else [*functions[:5], "...", *functions[-4:]])
-    return f"{targets}: {len(functions)} functions, {shown}"
+    return formula_in_brief(region, [node.fn for node in region.body])
 
 
 # --- the rows of the table of templates

@@ -13,7 +13,14 @@ from dataclasses import dataclass
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, literal, names_in
-from kernelwright.generate.pointwise import LONGEST_FORMULA, RowsWriter, map_formula, spelled, unwrapped
+from kernelwright.generate.pointwise import (
+    LONGEST_FORMULA,
+    RowsWriter,
+    formula_in_brief,
+    map_formula,
+    spelled,
+    unwrapped,
+)
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import DType, by_name
@@ -373,9 +380,7 @@ def scan_formula(region: Region) -> str:
     if len(text) <= LONGEST_FORMULA and "..." not in text:
         return text
     functions = [f"cum{node.fn}" if isinstance(node, Scan) else node.fn for node in region.body]
-    targets = ", ".join(dict.fromkeys(layout.buffer.name for _, layout in region.stores))
-    shown = " -> ".join(functions if len(functions) <= 10 else [*functions[:5], "...", *functions[-4:]])
-    return f"{targets}: {len(functions)} functions, {shown}"
+    return formula_in_brief(region, functions)
 
 
 def spoken(node: Scan, operand: str) -> str:

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import identifier
+from kernelwright.generate.phases import phases_of
 from kernelwright.generate.reduce import RowsWriter, node_flops, starts_of, state_bytes
 from kernelwright.generate.reduce import rows_of as as_rows
 from kernelwright.generate.rows import RowGrid, tile_grid
@@ -88,7 +89,7 @@ class WholeRowsWriter(TileRowsWriter):
 
 
 class RowPiecesWriter(TileRowsWriter):
-    """Lanes are columns of one row: see kernels/cuda/conv_pieces.cuh for how it is run."""
+    """Lanes are columns of one row: see kernels/cuda/row_pieces.cuh for how it is run."""
 
     def __init__(self, kernel: Kernel, workspace: Buffer) -> None:
         super().__init__(kernel)
@@ -101,14 +102,14 @@ class RowPiecesWriter(TileRowsWriter):
 
 
 def pieces_in(region: Region) -> Pieces | None:
-    """How the rows of a region lie in the tiles of its core; None if each is whole in one."""
+    """How the rows of a region lie in the tiles of a convolution; None if each is whole in one."""
     assert isinstance(region.given, Conv)
     return None if region.window else pieces_of(region.shape, region.axes, region.given)
 
 
 def is_whole(region: Region) -> bool:
-    """Whether a row is all channels of a pixel."""
-    return not region.window and pieces_in(region) is None
+    """Whether a row is all channels of a pixel. No tile of a product has all of its columns."""
+    return isinstance(region.given, Conv) and not region.window and pieces_in(region) is None
 
 
 def writer_of(kernel: Kernel, scratch: Sequence[Buffer]) -> TileRowsWriter:
@@ -118,7 +119,7 @@ def writer_of(kernel: Kernel, scratch: Sequence[Buffer]) -> TileRowsWriter:
 
 
 def lanes_of(region: Region) -> int:
-    """The most neighbouring pixels that every operand can load or store at once; of windows, one."""
+    """The most neighbours that every operand can load or store at once; of windows, one."""
     if region.window:
         return 1
     grid = tile_grid(region, across=is_whole(region))
@@ -126,6 +127,13 @@ def lanes_of(region: Region) -> int:
     starts = [n for access in vectors for n in starts_of(access, grid)]
     wide = max((access.layout.buffer.dtype.itemsize for access in vectors), default=4) <= 4
     return next(v for v in ((4, 2, 1) if wide else (2, 1)) if all(n % v == 0 for n in starts))
+
+
+def state_of_rows(region: Region) -> tuple[int, int]:
+    """Of rows in pieces: the bytes of what is known of a part, and the instructions that add one sum to it."""
+    phases = phases_of(region, ())
+    reduces = phases.reduced_in(0)
+    return state_bytes(reduces), sum(REDUCTIONS[node.fn].flops for node in reduces)
 
 
 @lru_cache(maxsize=256)  # asked for once a config

@@ -617,6 +617,13 @@ class Updated:
 
 
 @dataclass(frozen=True, slots=True)
+class Detached:
+    """Another tensor in the same memory: what `y.detach()` and `self.weight.data` are to what they are taken from."""
+
+    of: int | Updated
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A tuple or a list that forward() returns: `kind` is its type, by the name that Python knows it by."""
 
@@ -625,7 +632,7 @@ class Group:
 
 
 # What forward() returns: an int is the position of a tensor in Graph.outputs.
-Structure: TypeAlias = "int | Fixed | Updated | Group"
+Structure: TypeAlias = "int | Fixed | Updated | Detached | Group"
 
 
 @dataclass(frozen=True, slots=True)
@@ -671,6 +678,7 @@ class Graph:
     structure: Structure
     scalars: tuple[Scalar, ...] = ()
     settings: tuple[Setting, ...] = ()
+    default_dtype: DType = float32  # of what forward() makes without naming one, or of integers that it divides
 
     @property
     def roots(self) -> tuple[Node, ...]:

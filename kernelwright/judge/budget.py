@@ -8,7 +8,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
-__all__ = ["SHARES", "Budget", "Share", "Stopwatch", "WorkClock", "share_of_restart", "time_for_restart"]
+__all__ = ["LEAST_RUN_S", "SHARES", "Budget", "Share", "Stopwatch", "WorkClock", "share_of_restart", "time_for_restart"]
 
 # By the end of each stage, the share of the whole that may be spent. Timing gets what is left, a third at least.
 SHARES = {"examine": 0.42, "variants": 0.48, "doubt": 0.58, "sanitize": 0.68, "time": 1.0}

@@ -14,6 +14,7 @@ FENCE = re.compile(
     r"^[ \t]*(?P<fence>`{3,}|~{3,})[ \t]*(?P<language>[\w+.-]*)[^\n]*\n(?P<body>.*?)^[ \t]*(?P=fence)[ \t]*$",
     re.S | re.M,
 )
+OPENING = re.compile(r"^[ \t]*(`{3,}|~{3,})[ \t]*[\w+.-]*[^\n]*\n", re.M)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +47,11 @@ class Facts:
 
 
 def extract(text: str, suffix: str) -> Candidate:
-    """The candidate in a .py file, or in an answer: its last complete block of code that defines ModelNew."""
-    if suffix == ".py":
+    """The candidate in a .py file, or in an answer: its last complete block of code that defines ModelNew.
+
+    An answer that was saved as .py, and so is no Python, is one all the same.
+    """
+    if suffix == ".py" and (is_python(text) or not OPENING.search(text)):
         return Candidate(text)
     blocks = [match["body"] for match in FENCE.finditer(text)]
     fitting = [number for number, body in enumerate(blocks, 1) if defines_model(body)]
@@ -57,6 +61,9 @@ def extract(text: str, suffix: str) -> Candidate:
         return Candidate(blocks[last - 1], origin=f"code block {last} of {len(blocks)}{drafts}")
     if defines_model(text):
         return Candidate(text)
+    opened = list(OPENING.finditer(text))
+    if opened and defines_model(text[opened[-1].end() :]):
+        return Candidate(text[opened[-1].end() :], origin="the last code block, which nothing closes")
     if blocks:
         return Candidate(blocks[-1], origin=f"code block {len(blocks)} of {len(blocks)}; none defines ModelNew")
     return Candidate(text)
@@ -64,11 +71,15 @@ def extract(text: str, suffix: str) -> Candidate:
 
 def defines_model(text: str) -> bool:
     """Whether it is whole: Python that binds ModelNew at the top."""
+    return is_python(text) and any(_binds_model(node) for node in ast.walk(_parsed(text)))
+
+
+def is_python(text: str) -> bool:
     try:
-        tree = _parsed(text)
+        _parsed(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    return any(_binds_model(node) for node in ast.walk(tree))
+    return True
 
 
 def _parsed(text: str) -> ast.Module:

@@ -13,7 +13,7 @@ import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import KernelwrightError
-from kernelwright.judge.codec import flatten_arguments, flatten_output, unknown_type
+from kernelwright.judge.codec import as_real, flatten_arguments, flatten_output, unknown_type
 from kernelwright.judge.contestant import Entry, Shape
 from kernelwright.judge.criterion import chunks
 from kernelwright.judge.large import Rows, fingerprint, rows_of
@@ -87,6 +87,14 @@ class Case:
         """A worker sees one GPU only."""
         return _as_worker_sees(self.torch_device)
 
+    def watched(self) -> list[tuple[int, tuple[str, tuple[int, ...]]]]:
+        """The buffers that a call changes: their places in the state, dtypes and shapes."""
+        return [
+            (place, (str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)))
+            for place, (name, tensor) in enumerate(self.state.items())
+            if name in self.updated
+        ]
+
     def arguments(self) -> tuple[Any, ...]:
         """One set of arguments, always the same."""
         return self.reference.draw(self.argument_seed)
@@ -111,6 +119,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
     state = copied_state(model)
     argument_seed = seeds.draw()
     args = reference.draw(argument_seed)
+    reference = reference.of_this_form(args)
     _, tensors = flatten_arguments(args)
     seed = seeds.draw()
     secret = seeds.draw()
@@ -256,6 +265,9 @@ def _require_comparable(output: Any) -> None:
         raise Failed(Verdict.BAD_REFERENCE, f"the reference returns a {unknown}; tensors and numbers can be compared")
     if not leaves:
         raise Failed(Verdict.BAD_REFERENCE, "the reference returns neither a tensor nor a number to compare")
+    for leaf in leaves:
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point() and leaf.itemsize == 1:
+            raise Failed(Verdict.BAD_REFERENCE, f"the reference returns {leaf.dtype}, of which nothing can be compared")
 
 
 def _require_repeatable(first: Any, second: Any) -> None:
@@ -273,7 +285,7 @@ def _require_repeatable(first: Any, second: Any) -> None:
 def _about_equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     if not a.numel():
         return True
-    x, y, largest, squares = a.reshape(-1), b.reshape(-1), 0.0, 0.0
+    x, y, largest, squares = as_real(a).reshape(-1), as_real(b).reshape(-1), 0.0, 0.0
     for part in chunks(x):
         one = torch.nan_to_num(x[part].double())
         squares += float(one.square().sum())

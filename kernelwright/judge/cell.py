@@ -360,7 +360,7 @@ MACHINES = {
 }
 OTHER_NUMBERS = 0x3FFFFFFF  # above it x86-64 has every call once more, under numbers of the x32 interface
 AF_UNIX = 1
-MADV_REMOVE = 9
+MADV_REMOVE, MADV_PAGEOUT = 9, 21
 FALLOC_FL_KEEP_SIZE = 1
 
 
@@ -385,21 +385,22 @@ def _program(machine: Machine, sockets: bool) -> bytes:
     def line(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
         return struct.pack("<HBBI", code, yes, no, value)
 
-    def looked_at(number: int, argument: int, test: int, value: int, *, wanted: bool) -> list[bytes]:
-        """This call only if the test of its argument is as wanted; other calls pass on to what follows."""
+    def looked_at(number: int, argument: int, test: int, *values: int, wanted: bool) -> list[bytes]:
+        """This call only if some test of its argument is true, or if none is; other calls pass on to what follows."""
+        none, some = (refuse, allow) if wanted else (allow, refuse)
         return [
-            line(equals, number, no=4),
+            line(equals, number, no=len(values) + 3),
             line(load, 16 + 8 * argument),
-            line(test, value, yes=1 if wanted else 0, no=0 if wanted else 1),
-            line(give, refuse),
-            line(give, allow),
+            *(line(test, value, yes=len(values) - i) for i, value in enumerate(values)),
+            line(give, none),
+            line(give, some),
         ]
 
     by_argument = [
         *([] if sockets else looked_at(machine.socket, 0, equals, AF_UNIX, wanted=True)),
-        # Holes in the memory that everybody shares: a baseline would have to fault its inputs' pages in again.
+        # Holes in the memory that everybody shares, or pages of it on a disk: a baseline would fault them in again.
         *looked_at(machine.fallocate, 1, above, FALLOC_FL_KEEP_SIZE, wanted=False),
-        *looked_at(machine.madvise, 2, equals, MADV_REMOVE, wanted=False),
+        *looked_at(machine.madvise, 2, equals, MADV_REMOVE, MADV_PAGEOUT, wanted=False),
     ]
     count = len(machine.refused)
     lines = [

@@ -104,6 +104,7 @@ class Contestant:
     """A worker with a model in it.
 
     keepsakes  how many outputs of earlier calls it holds over the next ones; none may change meanwhile
+    watched    of the state, the entries that calls change: their places, dtypes and shapes
     idle_limit_s  the longest time without an answer in which no compiler runs
     """
 
@@ -116,6 +117,7 @@ class Contestant:
         load_limit_s: float,
         call_limit_s: float,
         keepsakes: int = 0,
+        watched: Sequence[tuple[int, tuple[str, tuple[int, ...]]]] = (),
     ) -> None:
         self.name = name
         self.worker = worker
@@ -131,6 +133,8 @@ class Contestant:
         self._most_kept = keepsakes if self._segments is None else 0
         self._kept: list[Keepsake] = []
         self._called: list[int] = []
+        # A GPU's memory is opened to us by the worker, which must run for that: there it is asked for its state.
+        self._watched = list(watched[: wire.MAX_BUFFERS]) if self._segments is None else []
 
     def load(self, entry: Entry, seed: int, device: torch.device) -> None:
         """Import and construct; the seed is the judge's, drawn when the text could no longer change."""
@@ -161,12 +165,16 @@ class Contestant:
         self._ask(Op.TAKE_STATE, self.load_limit_s, brief=brief)
 
     def give_state(self) -> list[torch.Tensor]:
-        """The model's state as it is now; empty if it could not be matched with the reference's."""
+        """The model's state as it is now; empty if it could not be matched with the reference's.
+
+        What calls change is read as they left it, before the worker runs on: nothing is made up for later.
+        """
         if not self.takes_state:
             return []
+        left = {place: self._read_at(self._buffer_claim(n), spec) for n, (place, spec) in enumerate(self._watched)}
         brief = {"state": [place.as_json() for place in self.layout.state_out], **self.pool.address}
         self._ask(Op.GIVE_STATE, self.load_limit_s, brief=brief)
-        return [self.pool.view(place).clone() for place in self.layout.state_out]
+        return [left.get(n, self.pool.view(place).clone()) for n, place in enumerate(self.layout.state_out)]
 
     def map(self, shape: Shape, slots: Sequence[int]) -> None:
         """Lay the arguments out for the next calls, in this order of slots. The inputs are not there yet."""
@@ -180,6 +188,7 @@ class Contestant:
         brief = {
             "keep": keep,
             "keepsakes": self._most_kept,
+            "watched": [place for place, _ in self._watched],
             "arguments": shape.arguments,
             "slots": [[place.as_json() for place in slot] for slot in slots],
             "output": shape.output,
@@ -247,6 +256,7 @@ class Contestant:
         seen = [Witness(self, range(slot, slot + 1)) for slot in slots]
         elapsed: list[float] = []
         unseen: list[tuple[int, float]] = []
+        ended = 0.0
         try:
             self._require_still(op)
             self._send(op, slots, None, seed)
@@ -260,7 +270,8 @@ class Contestant:
                     break
                 if not witness.look(export=False):
                     unseen.append((len(elapsed), start))
-                elapsed.append(time.perf_counter() - start)
+                ended = time.perf_counter()
+                elapsed.append(ended - start)
         finally:
             pace.release()
         reply = self._wait(self.call_limit_s, op)
@@ -268,6 +279,9 @@ class Contestant:
         self._require_done(reply)
         if len(elapsed) != len(slots):
             raise Failed(Verdict.TAMPERING, "it said that it was done before all of its inputs were there")
+        if self._watched:  # what it still does to its buffers is each call's
+            late = max(0.0, reply.at_s - ended) / len(slots)
+            elapsed = [seconds + late for seconds in elapsed]
         for number, start in unseen:  # its clock runs until it is seen
             seen[number].look()
             elapsed[number] = time.perf_counter() - start
@@ -396,6 +410,9 @@ class Contestant:
     def _claim(self, number: int) -> tuple[Any, ...]:
         return wire.CLAIM.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)
 
+    def _buffer_claim(self, number: int) -> tuple[Any, ...]:
+        return wire.CLAIM.unpack_from(self.worker.board, wire.BUFFERS_AT + number * wire.CLAIM.size)
+
     def _read(self, number: int, spec: tuple[str, tuple[int, ...]] | None, rows: slice | None = None) -> torch.Tensor:
         if spec is None:
             value = wire.NUMBER.unpack_from(self.worker.board, wire.CLAIMS_AT + number * wire.CLAIM.size)[0]
@@ -421,7 +438,8 @@ class Contestant:
             return self._read_gpu(address, size, dtype).as_strided(shape, strides)
         flat = torch.empty(size // dtype.itemsize, dtype=dtype)
         if size and not self._copy(address, size, flat):
-            raise Failed(Verdict.INCORRECT, "the output lies in memory that cannot be read")
+            why = self.worker.unreadable
+            raise Failed(Verdict.INCORRECT, f"the output lies in memory that cannot be read ({why})")
         return flat.as_strided(shape, strides)
 
     def _read_gpu(self, address: int, size: int, dtype: torch.dtype) -> torch.Tensor:
@@ -479,19 +497,22 @@ class Contestant:
         if reply.status not in PASSING:
             verdict = FAILURES.get(reply.status, Verdict.RUNTIME_ERROR)
             raise Failed(verdict, _sentence(verdict, reply.message) or f"the worker answered {reply.status.name}")
-        if self.worker.board[wire.FORKED_AT]:
-            raise Failed(Verdict.RUNTIME_ERROR, "a call came back in two processes: it forks, and the copy goes on too")
+        if self.worker.forked():
+            raise Failed(Verdict.RUNTIME_ERROR, FORKS)
 
     def _explained(self, ended: Ended, op: Op) -> Failed:
         doing = DOING[op]
         log = printable(self.worker.log()).strip().splitlines()
         last_words = f": {log[-1][:200]}" if log else ""
+        forked = self.worker.forked()
         self.worker.kill()
         if not self.worker.root_pid:  # no code of the candidate has run
             return Failed(Verdict.JUDGE_ERROR, f"no worker process could be started{last_words}")
         match ended.how:
             case "timeout" if ended.building:
                 return Failed(Verdict.COMPILE_TIMEOUT, f"the compiler was still running after {ended.code} s")
+            case "timeout" if forked:  # each call doubles its processes: that is what takes long
+                return Failed(Verdict.RUNTIME_ERROR, FORKS)
             case "timeout":
                 return Failed(Verdict.TIMEOUT, f"no answer after {ended.code} s while {doing}")
             case "memory":
@@ -543,22 +564,19 @@ class Witness:
     def compare(self, call: int, found: Sequence[torch.Tensor]) -> None:
         """Against what was read afterwards."""
         for seen, elements, leaf in zip(self._seen, self._elements, found, strict=True):
-            if seen is None or elements is None or not leaf.numel():
+            if seen is None or not leaf.numel():
                 continue
-            number = self.slots.index(call)
-            now = (
-                leaf.reshape(-1)[elements[number].to(leaf.device)]
-                .contiguous()
-                .view(torch.uint8)
-                .cpu()
-                .reshape(LOOKS, -1)
-            )
+            number, flat = self.slots.index(call), leaf.reshape(-1)
+            looked_at = flat if elements is None else flat[elements[number].to(leaf.device)]
+            now = looked_at.contiguous().view(torch.uint8).cpu().reshape(len(looked_at), -1)
             if not torch.equal(now, seen[number]):
                 raise Failed(Verdict.TAMPERING, LATE)
 
     def _look_at(self, position: int, *, export: bool) -> torch.Tensor | None:
         spec, elements = self._leaves[position], self._elements[position]
-        if spec is None or elements is None or not _count(spec):
+        if spec is None or elements is None:
+            return self._numbers(position)
+        if not _count(spec):
             return None
         dtype: torch.dtype = getattr(torch, spec[0])
         for attempt in range(2):
@@ -569,6 +587,12 @@ class Witness:
             if not export or (attempt == 0 and not self._contestant.export()):
                 break
         return None  # reading it all will say what is wrong
+
+    def _numbers(self, position: int) -> torch.Tensor:
+        """A number of each output, which stands where a tensor's address would."""
+        each = len(self._leaves)
+        claims = self._contestant.claim_table(self.slots.start * each, len(self.slots) * each)[position::each]
+        return claims[:, :1].contiguous().view(torch.uint8).reshape(len(self.slots), 1, -1)
 
     def _addresses(
         self, position: int, shape: tuple[int, ...], elements: torch.Tensor, dtype: torch.dtype
@@ -587,6 +611,7 @@ class Witness:
 
 LOOKS = 4
 GLANCED = 4  # calls of a batch, on a CPU
+FORKS = "a call came back in two processes: it forks, and the copy goes on too"
 LATE = "an output changed after the candidate had said that it was done"
 
 

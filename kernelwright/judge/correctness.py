@@ -8,6 +8,7 @@ inputs: a candidate that reads outside its tensors, or is not repeatable, shows.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise, takewhile
 from typing import Any
 
@@ -31,6 +32,7 @@ from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
 
 __all__ = [
     "NO_TIME",
+    "Echo",
     "Findings",
     "Trial",
     "Tried",
@@ -40,6 +42,7 @@ __all__ = [
     "decide",
     "describe_score",
     "draw_distribution",
+    "drawn_echo",
     "errors_of",
     "examine",
     "examine_rows",
@@ -47,15 +50,19 @@ __all__ = [
     "lightened",
     "passes",
     "plan_trials",
+    "randomised",
     "refusal",
     "within",
+    "write_call",
     "write_inputs",
 ]
 
 DRAWS = 64
 # Families whose elements are alike: of others a few elements decide what a variance is, and chance does.
 ALIKE = ("own", "zero_mean", "scaled_1e-2", "scaled_1e3")
+LOOKS = 8  # of these, calls whose values are compared one by one
 REPEATS = 8
+ECHOES = 12
 LOOKED_AT = 20  # any number: nobody works against this one
 MOST_FAILED = 4  # trials of a large problem that failed and are kept, to tell why
 NO_TIME = "no time left"
@@ -88,6 +95,27 @@ class Tried:
 
 
 @dataclass(slots=True)
+class Echo:
+    """Answers of a random candidate to one call with several seeds while it was examined; its other processes are given
+    the same.
+
+    Numbers that follow from the generator's seed come again. Others may have been drawn at any time before: ahead of
+    the calls that are timed, each to be used once, they are as fresh as can be.
+    """
+
+    arguments: tuple[Any, ...]
+    seeds: list[int]
+    answers: list[list[torch.Tensor]]
+    left: dict[int, set[int]] = field(default_factory=dict)
+    """Of each process that was asked, the seeds that it has not had."""
+    strange: bool = False
+    """Whether one of them answered otherwise, or the same whatever the seed."""
+
+    def left_for(self, process: int) -> set[int]:
+        return self.left.setdefault(process, set(range(len(self.seeds))))
+
+
+@dataclass(slots=True)
 class Findings:
     """What correctness found."""
 
@@ -100,6 +128,8 @@ class Findings:
     damaged_bands: int = 0
     reasons: dict[Label, str] = field(default_factory=dict)
     """What was seen, of labels that need explaining."""
+    echo: Echo | None = None
+    """Of a random candidate with numbers of its own."""
     trial_s: float = 0.0
     """How long the last trial took, roughly."""
 
@@ -472,10 +502,13 @@ def _call_all(
 
 
 def write_inputs(contestant: Contestant, calls: Sequence[tuple[Any, ...]]) -> None:
-    for args, places in zip(calls, contestant.layout.slots, strict=False):
-        _, tensors = flatten_arguments(args)
-        for place, tensor in zip(places, tensors, strict=True):
-            contestant.pool.view(place).copy_(tensor)
+    for slot, args in enumerate(calls[: len(contestant.layout.slots)]):
+        write_call(contestant, slot, args)
+
+
+def write_call(contestant: Contestant, slot: int, args: tuple[Any, ...]) -> None:
+    for place, tensor in zip(contestant.layout.slots[slot], flatten_arguments(args)[1], strict=True):
+        contestant.pool.view(place).copy_(tensor)
 
 
 def note_memory_use(contestant: Contestant, calls: int, findings: Findings) -> None:
@@ -546,8 +579,8 @@ def errors_of(findings: Findings) -> Errors | None:
 
     scores = [s for tried in findings.tried for s in tried.scores]
     return Errors(
-        candidate_rms=worst(lambda yard, s: s.error_rms),
-        candidate_max=worst(lambda yard, s: s.error_worst),
+        candidate_rms=worst(lambda yard, s: math.inf if s.special else s.error_rms),
+        candidate_max=worst(lambda yard, s: math.inf if s.special else s.error_worst),
         eager_rms=worst(lambda yard, s: yard.shown_rms),
         eager_max=worst(lambda yard, s: yard.eager_worst),
         yardstick_rms=max(s.rms for s in scores),
@@ -650,6 +683,22 @@ def _drawn_differently(contestant: Contestant, case: Case, tried: Tried, seeds: 
         candidate = torch.stack([row[position] for row in theirs[:DRAWS]])
         reference = torch.stack([row[position] for row in ours])
         allowed = limits_for(yard.dtype).loose_rms * yard.rms
-        if why := differences(candidate, reference) or misplaced(candidate[0], reference, allowed):
+        looked_at = (candidate[seeds.draw() % DRAWS] for _ in range(LOOKS))
+        why = differences(candidate, reference, partial(close_to_eager, own=yard))
+        if why := why or next(filter(None, (misplaced(one, reference, allowed) for one in looked_at)), ""):
             return why
     return ""
+
+
+def drawn_echo(contestant: Contestant, case: Case, seeds: Seeds) -> Echo | None:
+    """None for a large problem, whose inputs and outputs are not kept."""
+    if case.large:
+        return None
+    echo = Echo(case.reference.draw(seeds.draw()), [seeds.draw() for _ in range(ECHOES)], [])
+    for seed in echo.seeds:
+        contestant.take_state(list(case.state.values()))
+        contestant.map(case.shape, [0])
+        write_inputs(contestant, [echo.arguments])
+        contestant.call(range(1), seed)
+        echo.answers.append(contestant.outputs(0))
+    return echo

@@ -53,6 +53,8 @@ class Limit:
 # 16-bit outputs: eager's own rounding fills Y, so that a right kernel scores about 1 and bfloat16 sums score 8.
 LIMITS = {"wide": Limit(16, 64, 64, 256), "narrow": Limit(4, 16, 16, 64)}
 
+FLUSHED_BELOW = 1e-30
+ROUNDED_SHARE = 8  # integers are rounded numbers if a small move of the inputs changes one in so many
 EAGER_SHARE = 1 / 4  # of eager's error at an element: `rms` / `worst` of all limits, so that the same multiple passes
 
 
@@ -64,11 +66,21 @@ def unit_roundoff(dtype: torch.dtype) -> float:
     return float(torch.finfo(dtype).eps) / 2
 
 
+def nothing_beside(dtype: torch.dtype) -> float:
+    """What is as good as zero: of wide exponents the smallest normal number, for kernels may flush what is below.
+
+    Half precision is never flushed, and 6e-5, its smallest normal number, is a whole element of a long softmax.
+    """
+    numbers = torch.finfo(dtype)
+    return float(numbers.tiny if numbers.tiny < FLUSHED_BELOW else numbers.tiny * numbers.eps)
+
+
 @dataclass(frozen=True, slots=True)
 class Jumps:
     """Elements at which rounding decides a comparison or an order: moved a little, inputs make them jump.
 
-    low, high  the answers seen at each element, the exact one where it does not jump; None if none does
+    low, high  the answers seen at each element, the exact one where it does not jump; None if none does; of integers,
+               all that were seen
     spared     how many elements may be off besides: eager jumps at such as were not seen to
     flips      of integers, the most that one small move of the inputs changes
     """
@@ -186,7 +198,7 @@ def score(candidate: torch.Tensor, yard: Yardstick) -> Score:
     if not yard.dtype.is_floating_point:
         return _score_integers(candidate.reshape(-1), yard)
     u = unit_roundoff(yard.dtype)
-    tiny = float(torch.finfo(yard.dtype).tiny)
+    tiny = nothing_beside(yard.dtype)
     c, total, count, largest = candidate.reshape(-1), 0.0, 0, 0.0
     highest: list[tuple[float, float, int, bool]] = []  # ratio, error, place, of another class
     for part in chunks(c):
@@ -241,12 +253,28 @@ def _score_integers(c: torch.Tensor, yard: Yardstick) -> Score:
     wrong = c != yard.eager
     # Where rounding decides, an honest candidate differs from eager in fewer places than one that moves the inputs.
     if yard.settled is not None and int(wrong.sum()) <= 2 * yard.jumps.flips + 4:
-        wrong &= yard.settled
+        wrong &= _beyond_rounding(c, yard, yard.settled)
     if not bool(wrong.any()):
         return Score(0.0, 0.0, 0.0, 0.0, (), 0.0, 0.0, False)
     at = int(wrong.to(torch.uint8).argmax())
     got, want = float(c[at]), float(yard.eager[at])
     return Score(math.inf, math.inf, 0.0, abs(got - want), _coordinate(at, yard.shape), got, want, True)
+
+
+def _beyond_rounding(c: torch.Tensor, yard: Yardstick, settled: torch.Tensor) -> torch.Tensor:
+    """Integers that no rounding makes: other ones where it decides nothing, and where it does, such as are farther from
+    those that were seen there than these are from each other (of a hundred ties a few dozen draws miss some)."""
+    low, high = yard.jumps.low, yard.jumps.high
+    if low is None or high is None:
+        return settled
+    found, slack = c.to(torch.int64), high - low + 1
+    beyond = settled | (found < low - slack) | (found > high + slack)
+    if yard.jumps.flips < c.numel() / ROUNDED_SHARE:
+        return beyond
+    # Numbers that were rounded: of large ones, the arithmetic before it has a rounding of its own.
+    usual = yard.eager.to(torch.int64)
+    near = (found - usual).abs() <= LIMITS["wide"].rms * unit_roundoff(torch.float32) * usual.abs()
+    return beyond & ~near
 
 
 def _classes(x: torch.Tensor) -> torch.Tensor:

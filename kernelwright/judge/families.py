@@ -90,7 +90,7 @@ def outliers(factor: float, most: int = 1 << 30) -> Transform:
     def transform(x: torch.Tensor) -> torch.Tensor:
         if not x.numel() or _is_symmetric(x):
             return x
-        y = x.clone()
+        y = x.clone(memory_format=torch.contiguous_format)
         flat = y.view(-1)
         count = max(2, min(x.numel() // 4096, most))
         turn = torch.arange(count, device=x.device) % 2  # both signs occur
@@ -159,7 +159,8 @@ FAMILIES: tuple[Family, ...] = (
 def transformed(args: tuple[Any, ...], family: Family) -> tuple[Any, ...]:
     """The same arguments with the family's transform on each floating-point tensor."""
     template, tensors = flatten_arguments(args)
-    changed = [family.transform(t) if t.is_floating_point() else t for t in tensors]
+    # Of eight bits there is no arithmetic: such tensors stay as they are.
+    changed = [family.transform(t) if t.is_floating_point() and t.itemsize > 1 else t for t in tensors]
     result: tuple[Any, ...] = unflatten(template, changed)
     return result
 

@@ -10,7 +10,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-__all__ = ["Recording", "Replaying", "Rounded", "Widened", "rounded", "tf32_by_flags"]
+__all__ = ["OnCpuFirst", "Recording", "Replaying", "Rounded", "Widened", "rounded", "tf32_by_flags"]
 
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -146,6 +146,50 @@ class Widened(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if any(t.dtype is torch.float64 for t in tensors) and any(t.dtype in NARROW for t in tensors):
             args = tree_map(_wide, args)
         return func(*args, **kwargs)
+
+
+# Operators whose GPU kernels check what they read, by an assertion in the kernel: ranges of numbers, and indices.
+ASSERTING = frozenset(
+    {
+        "bernoulli",
+        "binary_cross_entropy",
+        "embedding",
+        "gather",
+        "index",
+        "index_add",
+        "index_put",
+        "index_select",
+        "multinomial",
+        "nll_loss2d_forward",
+        "nll_loss_forward",
+        "poisson",
+        "scatter",
+        "scatter_add",
+        "take",
+    }
+)
+
+
+class OnCpuFirst(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Operators that would assert run on a CPU first, which raises instead. A failed assertion ends all work of the
+    process on its GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        if func.overloadpacket.__name__.rstrip("_") in ASSERTING:
+            without_generator = {name: value for name, value in kwargs.items() if name != "generator"}
+            func(*tree_map(_on_cpu, args), **tree_map(_on_cpu, without_generator))
+        return func(*args, **kwargs)
+
+
+def _on_cpu(value: Any) -> Any:
+    """A copy, for operators that write into what they are given."""
+    return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
 
 
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]

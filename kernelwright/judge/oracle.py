@@ -383,16 +383,21 @@ class _Moves:
         if self.settled is not None:
             self._settle(moved)
             return
-        wide = moved.double().reshape(-1)
+        self._widen(moved)
+
+    def _widen(self, moved: torch.Tensor) -> None:
+        kind = torch.float64 if self.settled is None else torch.int64
+        seen = moved.to(kind).reshape(-1)
         if self.low is None or self.high is None:
-            self.low, self.high = (self.exact.double().reshape(-1).clone() for _ in range(2))
-        torch.minimum(self.low, wide, out=self.low)
-        torch.maximum(self.high, wide, out=self.high)
+            self.low, self.high = (self.exact.to(kind).reshape(-1).clone() for _ in range(2))
+        torch.minimum(self.low, seen, out=self.low)
+        torch.maximum(self.high, seen, out=self.high)
 
     def _settle(self, moved: torch.Tensor) -> None:
         assert self.settled is not None
         same = (moved == self.eager).reshape(-1)
         self.settled &= same
+        self._widen(moved)
         self.flips = max(self.flips, same.numel() - int(same.sum()))
 
     def spread(self) -> torch.Tensor | None:
@@ -421,7 +426,7 @@ class _Moves:
         for part in chunks(g):
             unit, moved = self._unit(part), self._moved(part)
             gap = (e[part].double() - g[part].double()).abs_()
-            if bool((gap > self._proportion(moved, unit)).any()) or bool((moved > STRANGE * unit).any()):
+            if bool((gap > self._proportion(moved, unit)).any()) or bool(self._strange(moved, unit).any()):
                 return True
         return False
 
@@ -444,7 +449,12 @@ class _Moves:
         if self.sizes is None:
             return torch.zeros_like(reach, dtype=torch.bool)
         moved = self._moved(part)
-        return (moved > STRANGE * self._unit(part)) & (reach < SHOVE / 4 * moved)
+        return self._strange(moved, self._unit(part)) & (reach < SHOVE / 4 * moved)
+
+    def _strange(self, moved: torch.Tensor, unit: torch.Tensor) -> torch.Tensor:
+        """Moves out of proportion. Beside eager's usual error they are nothing where the answer is rounding throughout,
+        the oracle's too: a mean of what was made to have none."""
+        return moved > unit.mul(STRANGE).add_(self._typical()[0])
 
     def free(self) -> torch.Tensor:
         """The elements that jump: seen to, or eager did and others were seen to."""
@@ -485,9 +495,8 @@ class _Moves:
 
 def _yardstick(eager: torch.Tensor, exact: torch.Tensor, moves: _Moves, pooled: float, allowed: float) -> Yardstick:
     if not eager.is_floating_point():
-        return yardstick(
-            eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0, jumps=Jumps(flips=moves.flips)
-        )
+        seen = Jumps(low=moves.low, high=moves.high, flips=moves.flips)
+        return yardstick(eager, eager, None, moves.settled, pooled_rms=0.0, allowance_rms=0.0, jumps=seen)
     jumps = _jumps(eager, exact, moves)
     spread = moves.spread()
     if eager.dtype is torch.float64 and spread is not None:
@@ -554,6 +563,8 @@ def _mapped(args: tuple[Any, ...], change: Callable[[torch.Tensor], torch.Tensor
 
 
 def _widened(x: torch.Tensor) -> torch.Tensor:
+    if x.is_complex():
+        return x.to(torch.complex128)
     return x.double() if x.is_floating_point() else x
 
 
@@ -571,24 +582,30 @@ def _nudge(x: torch.Tensor) -> torch.Tensor:
 
 def _shove(x: torch.Tensor) -> torch.Tensor:
     """x * (1 + SHOVE u r) with r from -1 to 1, in float64; u is the dtype's own roundoff, at most float32's"""
-    amount = SHOVE * min(unit_roundoff(x.dtype), PERTURBATION) if x.is_floating_point() else 0.0
+    moves = x.is_floating_point() or x.is_complex()
+    amount = SHOVE * min(unit_roundoff(x.dtype), PERTURBATION) if moves else 0.0
     return _times(x, lambda n: 1 + amount * (2 * torch.rand(n, device=x.device, dtype=torch.float64) - 1))
 
 
 def _times(x: torch.Tensor, factors: Callable[[int], torch.Tensor]) -> torch.Tensor:
     """x times random factors, in float64; of large tensors the factors repeat, out of step with any dimension."""
+    if x.is_complex():
+        return torch.view_as_complex(_times(as_real(x), factors))
     if not x.is_floating_point():
         return x
     flat, moved = x.reshape(-1), torch.empty(x.numel(), dtype=torch.float64, device=x.device)
     drawn = factors(min(x.numel(), PERIOD))
     for start in range(0, x.numel(), PERIOD):
         stop = min(start + PERIOD, x.numel())
-        torch.mul(flat[start:stop], drawn[: stop - start], out=moved[start:stop])
+        part = flat[start:stop].double() if x.itemsize == 1 else flat[start:stop]  # of eight bits there is no product
+        torch.mul(part, drawn[: stop - start], out=moved[start:stop])
     return moved.reshape(x.shape)
 
 
 def _neighbour(x: torch.Tensor) -> torch.Tensor:
     """Each element or the next number of its dtype."""
+    if x.is_complex():
+        return torch.view_as_complex(_neighbour(as_real(x)))
     if not x.is_floating_point():
         return x
     if x.dtype not in (torch.float32, torch.float64):

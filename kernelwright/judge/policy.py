@@ -27,6 +27,7 @@ class Policy:
     timing      whether it is timed at all
     restarts    process restarts of each contestant
     restart_s   of measuring in each, if the budget has more
+    extensions  restarts beyond these and beyond the budget, at most, where noise leaves too little to say of the speed
     memory_bytes  host memory of a worker and what it starts; 0 for four fifths of what is free
     gpu_bytes   memory of the GPU that the judge and its workers may take together; 0 for what is free
     disk_bytes  of its private folder, and of any one file
@@ -41,6 +42,7 @@ class Policy:
     timing: bool = True
     restarts: int = 3
     restart_s: float = 60.0
+    extensions: int = 2
     build_limit_s: float = 300.0
     load_limit_s: float = 120.0
     call_limit_s: float = 60.0

@@ -13,27 +13,29 @@ import contextlib
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
 
 from kernelwright.device import Device
 from kernelwright.errors import EnvironmentProblem
-from kernelwright.judge import channel_cuda, wire
-from kernelwright.judge.beginning import Beginning
-from kernelwright.judge.budget import Budget, Share, Stopwatch, WorkClock, share_of_restart, time_for_restart
+from kernelwright.judge import channel_cuda
+from kernelwright.judge.budget import (
+    Budget,
+    Share,
+)
 from kernelwright.judge.candidate import Candidate, Facts, read_facts
 from kernelwright.judge.case import Case, leaner, open_case
 from kernelwright.judge.cell import RAISED, niceness, set_niceness
-from kernelwright.judge.codec import flatten_arguments, flatten_output
+from kernelwright.judge.contest import begin_slow_starters, contest
 from kernelwright.judge.contestant import Contestant
 from kernelwright.judge.correctness import (
-    NO_TIME,
     Findings,
     Tried,
     decide,
     draw_distribution,
+    drawn_echo,
     errors_of,
     examine,
     examine_rows,
@@ -41,47 +43,29 @@ from kernelwright.judge.correctness import (
     plan_trials,
     write_inputs,
 )
-from kernelwright.judge.families import FAMILIES, Family
-from kernelwright.judge.floor import floor_us, needed_bytes
+from kernelwright.judge.hearing import NO_MEMORY, Hearing, Notes, Progress, Roots
 from kernelwright.judge.labels import labels_from_process, labels_from_text
-from kernelwright.judge.memory import batch_bytes, fair_bytes, free_bytes, give_back
-from kernelwright.judge.mutants import KillRate, kill_rate
-from kernelwright.judge.oracle import same_bits
-from kernelwright.judge.policy import COMPILED, Policy
+from kernelwright.judge.memory import fair_bytes, free_bytes, give_back
+from kernelwright.judge.mutants import kill_rate
+from kernelwright.judge.policy import Policy
 from kernelwright.judge.precision import reduced_precision, shown_precision
-from kernelwright.judge.process import available_bytes, borrowed_zygote
+from kernelwright.judge.process import Others, borrowed_zygote
 from kernelwright.judge.record import read_record, record_of, trials_of
-from kernelwright.judge.reference import Reference
 from kernelwright.judge.robustness import labels_for_variants
-from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.sanitize import sanitize
-from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.shortage import CURE, in_gigabytes, is_shortage, shortage_words
 from kernelwright.judge.sources import check_cuda_sources
-from kernelwright.judge.stillness import Stillness, kernel_probe
-from kernelwright.judge.timing import BaselineFailed, Plan, plan_batches, run_once
-from kernelwright.judge.verdict import Errors, Failed, Judgement, Label, Verdict
-from kernelwright.judge.verification import Course
-from kernelwright.judge.workshop import Arena, Workshop, open_arena, open_workshop
+from kernelwright.judge.verdict import Failed, Judgement, Label, Verdict
+from kernelwright.judge.workshop import open_arena, open_workshop
 from kernelwright.load import Problem
 
 __all__ = ["judge", "replay"]
 
-Progress = Callable[[str, float], None]
 GROUP_BYTES = 64 << 20  # inputs and outputs of one group of trials; the oracle holds them some twenty times
 OWN_REPEATS = 3
 LEAST_DOUBT_S = 1.0
 LEAST_SANITIZE_S = 3.0
-LEAST_TIMING_S = 4.0
 VARIANTS = 4  # calls on other shapes and layouts, each about as long as a trial
-COMPILE_LIMIT_S = 180.0
-# Long beside what waking a worker takes, which on a busy machine differs from turn to turn by a millisecond; and short
-# beside a restart, which needs many turns: one that is disturbed must not decide.
-BATCH_S, BUSY_BATCH_S, GPU_BATCH_S = 0.004, 0.008, 0.04
-# Calls of a round on a GPU: their inputs are drawn on the CPU and their outputs verified one by one, which takes longer
-# than the calls; more turns on fewer inputs know more.
-GPU_SLOTS, FEWEST_GPU_SLOTS = 128, 40
-SHORT_BUDGET_S = 20.0  # with less, batches are shorter in proportion: a few rounds still fit
 
 # What the judge itself was doing in a phase, should its own memory not suffice for it.
 STEPS = {
@@ -94,7 +78,6 @@ STEPS = {
     "time": "timing",
     "conclude": "what the times say",
 }
-NO_MEMORY = "there was no memory for it"
 
 FORBIDDEN_WORDS = {
     Label.MUTATES_INPUTS: "forward writes into its inputs and the reference does not",
@@ -117,58 +100,6 @@ def replay(record: dict[str, Any], progress: Progress | None = None) -> Judgemen
     """Judge again what a record was made from, with the same seeds; times are measured anew."""
     problem, candidate, policy, device, roots = read_record(record)
     return _judge(problem, candidate, policy, device, progress, Roots(roots))
-
-
-class Roots:
-    """The secret that each phase starts from: drawn when the phase begins, or given by a record."""
-
-    def __init__(self, given: dict[str, int]) -> None:
-        self._given = given
-        self.used: dict[str, int] = {}
-
-    def __call__(self, phase: str) -> Seeds:
-        seeds = Seeds(self._given[phase]) if phase in self._given else Seeds.from_entropy()
-        self.used[phase] = seeds.root
-        return seeds
-
-
-@dataclass(slots=True)
-class Notes:
-    """What is known so far; a failure at any point still leaves a full record."""
-
-    isolation: str = "none"
-    busy: bool = False
-    labels: set[Label] = field(default_factory=set)
-    errors: Errors | None = None
-    killed: KillRate | None = None
-    clocked: Clocked | None = None
-    shortage: bool = False
-    phase: str = "read"
-    evidence: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Hearing:
-    """One judgement under way."""
-
-    case: Case
-    workshop: Workshop
-    policy: Policy
-    candidate: Candidate
-    text: Facts
-    notes: Notes
-    roots: Roots
-    listener: Progress
-    busy: bool
-    clock: WorkClock = field(default_factory=WorkClock)
-
-    def report(self, phase: str, share: float) -> None:
-        """Whoever listens may let us wait until a device is ours: the budget does not run meanwhile."""
-        if share == 0.0:
-            self.notes.phase = phase.partition(" ")[0]
-            give_back(self.case.torch_device)
-        with self.clock.stopped():
-            self.listener(phase, share)
 
 
 def _judge(
@@ -216,8 +147,9 @@ def _proceed(
         raise Failed(Verdict.BAD_CANDIDATE, text.problem)
     notes.labels |= labels_from_text(text)
     _require_device(candidate, text, device)
+    others = Others()
     case = open_case(problem, policy, device, roots("model"))
-    with borrowed_zygote() as zygote, open_workshop(zygote, case, policy) as workshop:
+    with borrowed_zygote(busy=others.busy()) as zygote, open_workshop(zygote, case, policy) as workshop:
         notes.isolation, notes.busy = workshop.level, zygote.busy
         workshop.write(candidate, text)
         hearing = Hearing(case, workshop, policy, candidate, text, notes, roots, report, zygote.busy)
@@ -231,7 +163,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
     """Build, examine, doubt, sanitize, time."""
     policy, notes = hearing.policy, hearing.notes
     with contextlib.ExitStack() as stack:
-        slow_starters = _begin_slow_starters(hearing, stack) if policy.timing else None
+        slow_starters = begin_slow_starters(hearing, stack) if policy.timing else None
         hearing.report("build by rows" if hearing.case.rows else "build", 0.0)
         _build(hearing)
         budget = Budget(policy.budget_s, hearing.clock)
@@ -255,7 +187,7 @@ def _hear(hearing: Hearing) -> tuple[Verdict, str]:
             return Verdict.INCORRECT, FORBIDDEN_WORDS.get(forbidden[0], f"the policy forbids {forbidden[0]}")
         if verdict is Verdict.CORRECT and slow_starters is not None:
             with _ahead_of_others():
-                _time(hearing, findings, budget, slow_starters)
+                contest(hearing, findings, budget, slow_starters)
     return verdict, detail
 
 
@@ -361,10 +293,12 @@ def _consider_chance(
     findings.labels.add(Label.RANDOM)
     if verdict is not Verdict.INCORRECT:
         return verdict, detail
-    why = draw_distribution(contestant, hearing.case, findings, hearing.roots("chance"), left_s)
+    seeds = hearing.roots("chance")
+    why = draw_distribution(contestant, hearing.case, findings, seeds, left_s)
     if why:
         return Verdict.INCORRECT, f"its random outputs are distributed differently: {why}"
     hearing.notes.evidence["by_distribution"] = True
+    findings.echo = drawn_echo(contestant, hearing.case, seeds)
     return Verdict.CORRECT, "it draws other random numbers than the reference, from the same distribution"
 
 
@@ -392,208 +326,6 @@ def _sanitize(hearing: Hearing, budget: Budget) -> None:
     complaints = [finding for finding in found if finding.outcome == "found"]
     if complaints:
         raise Failed(Verdict.MEMORY_VIOLATION, f"compute-sanitizer ({complaints[0].tool}): {complaints[0].complaint}")
-
-
-@dataclass(frozen=True, slots=True)
-class SlowStarters:
-    """Where timing takes place, and the baselines that take long to start: begun beside the examination, kept alive."""
-
-    plan: Plan
-    arena: Arena | None
-    begun: dict[str, Beginning]
-
-
-def _begin_slow_starters(hearing: Hearing, stack: contextlib.ExitStack) -> SlowStarters:
-    """torch.compile takes tens of seconds where nothing is cached: it compiles while the candidate is examined.
-
-    It may start before the candidate is built: what it is given now is not what it is timed on.
-    """
-    case = hearing.case
-    target, slots = (BUSY_BATCH_S if hearing.busy else BATCH_S), 512
-    if case.gpu:
-        share = min(1.0, hearing.policy.budget_s / SHORT_BUDGET_S)
-        target, slots = GPU_BATCH_S * share, max(FEWEST_GPU_SLOTS, int(GPU_SLOTS * share))
-    most = min(slots, wire.MAX_CLAIMS // max(1, len(case.shape.leaves)))
-    plan = plan_batches(case.eager_s, case.input_bytes + case.output_bytes, _timing_memory(case), target, most)
-    slow = [name for name in hearing.policy.baselines if name in COMPILED]
-    if not slow or (case.large and _is_tight(case, len(hearing.policy.baselines) + 4)):
-        return SlowStarters(plan, None, {})  # where memory is tight nothing is held twice
-    arena = stack.enter_context(open_arena(case, 1 if case.large else plan.slots))
-    begun = {name: _begun(hearing, name, arena, raised=False) for name in slow}
-    for beginning in begun.values():
-        stack.callback(beginning.end)
-    return SlowStarters(plan, arena, begun)
-
-
-def _begun(hearing: Hearing, name: str, arena: Arena, *, raised: bool) -> Beginning:
-    """A baseline that starts beside other work: everything that draws at random or forks is done before."""
-    case = hearing.case
-    variant = "plain" if name in ("eager", AGAIN) else name
-    contestant, entry = hearing.workshop.unloaded_baseline(name, variant, arena, raised=raised)
-    write_inputs(contestant, [case.arguments()])
-    if case.large:
-        give_back(case.torch_device)
-
-    def start() -> None:
-        contestant.load(entry, case.model_seed, case.worker_device)
-        contestant.take_state(list(case.state.values()))
-        contestant.map(case.shape, [0])
-        # The first call may compile for a long time; it is not part of the measurement.
-        usual, contestant.call_limit_s = contestant.call_limit_s, COMPILE_LIMIT_S
-        contestant.call(range(1), 0)
-        contestant.call_limit_s = usual
-        if case.large:
-            contestant.release()
-
-    return Beginning(contestant, start, case.torch_device)
-
-
-def _time(hearing: Hearing, findings: Findings, budget: Budget, slow: SlowStarters) -> None:
-    case, policy, notes = hearing.case, hearing.policy, hearing.notes
-    hearing.report("start", 0.0)
-    end_s = hearing.clock() + max(budget.left("time"), min(LEAST_TIMING_S, budget.total_s / 2))
-
-    def left() -> float:
-        return end_s - hearing.clock()
-
-    kept = _ready_in_time(hearing, slow, left() / 2)
-    own = next(tried for tried in findings.tried if tried.trial.family.name == "own")
-    families, unseen = _audit_families(findings, policy)
-    course = Course(
-        reference=_never_the_same(case),
-        oracle=case.oracle,
-        shape=case.shape,
-        state=case.state,
-        yards=own.yards,
-        stateful=bool(findings.state_scores),
-        # The first of each: from one call on the problem's own inputs, as those are that will be timed.
-        state_yards={name: yard for name, yard, _ in reversed(findings.state_scores)},
-        own_memory=Label.ALIASES_INPUT in policy.forbid - case.habits,
-        verified="by_distribution" not in notes.evidence,
-        large=case.large,
-        tight=case.large and _is_tight(case, len(policy.baselines) + 2),
-        rows=case.rows,
-        stillness=Stillness(kernel_probe(case.torch_device)) if case.gpu else None,
-        families=families,
-        unseen=unseen,
-    )
-    seeds = hearing.roots("time")
-    samples = Samples()
-    if "graph" in policy.baselines and not case.gpu:
-        notes.evidence["left_out"]["graph"] = "a CUDA graph needs a GPU"
-    baselines = [name for name in policy.baselines if name not in notes.evidence["left_out"]]
-    with contextlib.ExitStack() as outer:
-        arena = slow.arena or outer.enter_context(open_arena(case, 1 if case.large else slow.plan.slots))
-        starting_s = 0.0
-        restart = 0
-        while restart < policy.restarts:
-            more = policy.restarts - restart
-            if not time_for_restart(restart, left(), starting_s):
-                budget.skipped["restarts"] = f"{more} of {policy.restarts}: no time left"
-                break
-            part = (restart / policy.restarts, 1 / policy.restarts)
-            hearing.report("start", part[0])
-            watch = Stopwatch()
-            with contextlib.ExitStack() as stack:
-                contestants = _start_all(hearing, arena, baselines, kept, stack, left() / 3)
-                if not contestants:
-                    return  # the reference does not run in a fresh process; the record says why
-                starting_s = watch.lap()
-                hearing.report("time", part[0])
-                until = time.perf_counter() + min(policy.restart_s, share_of_restart(left(), starting_s, more))
-                heard = lambda done, part=part: hearing.report("time", part[0] + done * part[1])
-                try:
-                    run_once(contestants, course, slow.plan, seeds, samples, until, hearing.busy, heard)
-                except BaselineFailed as failed:  # once more without it
-                    notes.evidence["left_out"][failed.name] = failed.why
-                    kept.pop(failed.name, None)
-                    continue
-                restart += 1
-                if restart == policy.restarts:  # ending processes and counting take seconds, and no device
-                    hearing.report("conclude", 0.0)
-                notes.labels |= labels_from_process(contestants[CANDIDATE], hearing.text) - {Label.NO_CUSTOM_KERNEL}
-    floor = floor_us(needed_bytes(case), case.device)
-    notes.clocked = summarise(samples, [name for name in baselines if name not in notes.evidence["left_out"]], floor)
-    if notes.clocked.batches_calls:
-        notes.labels.add(Label.BATCHES_CALLS)
-    notes.evidence |= {"samples": samples.raw, "noise": notes.clocked.noise, "floor_us": floor}
-
-
-def _audit_families(findings: Findings, policy: Policy) -> tuple[tuple[Family, ...], tuple[Family, ...]]:
-    """Those that timed calls may be on, and which of them were left out for want of time: a candidate that is slow only
-    while it is examined has its reasons. One thing is right on each of them: no ties."""
-    useless = {name for name, reason in findings.dropped if reason != NO_TIME}
-    tried = {tried.trial.family.name for tried in findings.tried}
-    useful = [f for f in FAMILIES if f.name in policy.families and f.name not in useless | {"own"} and not f.ties]
-    return tuple(useful), tuple(family for family in useful if family.name not in tried)
-
-
-def _never_the_same(case: Case) -> Reference:
-    """The reference, made to draw other inputs each time if its file does not: no answer that is kept may serve."""
-    first, second = (flatten_arguments(case.reference.draw(seed))[1] for seed in (1, 2))
-    if not all(map(same_bits, first, second)) or not any(t.is_floating_point() for t in first):
-        return case.reference
-    stirred = replace(case.reference, stirred=True)
-    try:
-        output = flatten_output(case.reference.call(case.oracle.model, stirred.draw(1)))[1]
-    except (RuntimeError, ValueError, IndexError, AssertionError, TypeError) as error:
-        if is_shortage(error):
-            raise
-        return case.reference  # it insists on its own numbers
-    finite = all(bool(torch.isfinite(leaf).all()) for leaf in output if isinstance(leaf, torch.Tensor))
-    return stirred if finite else case.reference
-
-
-def _ready_in_time(hearing: Hearing, slow: SlowStarters, limit_s: float) -> dict[str, Contestant]:
-    """Those of the slow starters that are ready; the others are left out, and the record says why."""
-    left_out = hearing.notes.evidence.setdefault("left_out", {})
-    ready = {}
-    end_s = time.perf_counter() + limit_s
-    for name, beginning in slow.begun.items():
-        why = beginning.wait(end_s - time.perf_counter())
-        if why:
-            left_out[name] = why
-        else:
-            ready[name] = beginning.contestant
-            beginning.contestant.worker.put_ahead()
-    return ready
-
-
-def _start_all(
-    hearing: Hearing,
-    arena: Arena,
-    baselines: Sequence[str],
-    kept: dict[str, Contestant],
-    stack: contextlib.ExitStack,
-    limit_s: float,
-) -> dict[str, Contestant]:
-    """The candidate and its baselines, each in a fresh process; a baseline that cannot run here is left out.
-
-    Nobody, if eager cannot: there is nothing to compare with. `kept` were started before and stay. `limit_s` is for
-    what a baseline compiles.
-    """
-    case, left_out = hearing.case, hearing.notes.evidence.setdefault("left_out", {})
-    hearing.workshop.restore()
-    wanted = [name for name in dict.fromkeys(["eager", AGAIN, *baselines]) if name not in left_out]
-    begun: dict[str, Beginning] = {}
-    for name in (name for name in wanted if name not in kept):
-        begun[name] = _begun(hearing, name, arena, raised=True)
-        stack.callback(begun[name].end)
-        if case.large:  # their outputs might not fit beside each other
-            begun[name].join(COMPILE_LIMIT_S)
-    contestants = {CANDIDATE: stack.enter_context(contextlib.closing(hearing.workshop.candidate(arena, raised=True)))}
-    contestants[CANDIDATE].take_state(list(case.state.values()))
-    for name in wanted:
-        plain = name in ("eager", AGAIN)
-        why = begun[name].wait(COMPILE_LIMIT_S if plain else max(limit_s, 2.0)) if name in begun else ""
-        if why:
-            left_out[name] = why
-            if plain:
-                hearing.notes.shortage |= begun[name].shortage
-                return {}
-        else:
-            contestants[name] = kept[name] if name in kept else begun[name].contestant
-    return contestants
 
 
 def _require_device(candidate: Candidate, text: Facts, device: Device) -> None:
@@ -630,18 +362,6 @@ def _cleared_of_shortage(failed: Failed, case: Case) -> Failed:
         f"the candidate had {in_gigabytes(had)} of GPU memory and is due {in_gigabytes(due)} ({failed.detail}). {CURE}"
     )
     return Failed(Verdict.JUDGE_ERROR, words, shortage=True)
-
-
-def _is_tight(case: Case, contestants: int) -> bool:
-    """Whether the outputs of all, beside the inputs and what a forward keeps between its steps, are too much."""
-    each = 2 * case.output_bytes + case.footprint.between
-    return 2 * case.input_bytes + contestants * each > case.room.left()
-
-
-def _timing_memory(case: Case) -> int:
-    if case.gpu:
-        return batch_bytes(case.footprint, case.room.left())
-    return min(available_bytes() // 16, 1 << 30)
 
 
 def _judgement(

@@ -40,6 +40,7 @@ __all__ = [
     "Cell",
     "Ended",
     "Limits",
+    "Others",
     "Reply",
     "Worker",
     "Zygote",
@@ -55,6 +56,7 @@ START_LIMIT_S = 120.0
 STOP_LIMIT_S = 20.0
 MOST_FILES = 1 << 14  # open ones that are looked at, of all its processes
 GIB = 1 << 30
+READ_TRIES, READ_PAUSE_S = 20, 0.001
 FOLDERS, OWNER = "kernelwright-judge-", "owner"
 
 
@@ -121,12 +123,13 @@ class Zygote:
     """A process with torch imported, from which workers are forked; one lives for as long as its judge.
 
     It takes seconds to get ready, beside whatever the judge does meanwhile: the first worker waits for it. `expected`
-    is the isolation that was found to be the strongest on this machine before; "" for not known.
+    is the isolation that was found to be the strongest on this machine before; "" for not known. `busy`: whether others
+    use the machine, if that is known.
     """
 
-    def __init__(self, expected: str = "") -> None:
+    def __init__(self, expected: str = "", *, busy: bool | None = None) -> None:
         self.expected = expected
-        self.busy = machine_is_busy()
+        self.busy = machine_is_busy() if busy is None else busy
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         program = Path(__file__).with_name("zygote.py")
         remove_leftovers(Path(tempfile.gettempdir()))
@@ -259,13 +262,13 @@ def shared_workers(expected: str = "") -> Iterator[Zygote]:
 
 
 @contextlib.contextmanager
-def borrowed_zygote() -> Iterator[Zygote]:
-    """The shared zygote, if there is one that lives, else one of one's own."""
+def borrowed_zygote(*, busy: bool) -> Iterator[Zygote]:
+    """The shared zygote, if there is one that lives, else one of one's own, for a machine that is busy or not."""
     living = [zygote for zygote in _shared if zygote.process.poll() is None]
     if living:
         yield living[-1]
     else:
-        with Zygote() as zygote:
+        with Zygote(busy=busy) as zygote:
             yield zygote
 
 
@@ -277,18 +280,34 @@ def _thread_waiting(busy: bool) -> dict[str, str]:
 
 def machine_is_busy() -> bool:
     """Whether others use a tenth of the machine or more, looked at for a fifth of a second."""
+    others = Others()
+    time.sleep(0.2)
+    return others.busy()
 
-    def ticks() -> tuple[int, int]:
-        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-        return fields[3] + fields[4], sum(fields)
 
+class Others:
+    """What other processes do from now on. This one, which may work meanwhile, must have none of its own."""
+
+    def __init__(self) -> None:
+        self._begin = _ticks()
+        self._own_s = time.process_time()
+
+    def busy(self) -> bool:
+        """Whether they have used a tenth of the machine or more. "No" where the system does not tell."""
+        if self._begin is None or (now := _ticks()) is None:
+            return False
+        used, total = (after - before for before, after in zip(self._begin, now, strict=True))
+        own = (time.process_time() - self._own_s) * os.sysconf("SC_CLK_TCK")
+        return used - own > 0.1 * total
+
+
+def _ticks() -> tuple[int, int] | None:
+    """Of all cores together: those not idle, and all."""
     try:
-        idle, total = ticks()
-        time.sleep(0.2)
-        idle_now, total_now = ticks()
+        fields = [int(word) for word in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+        return sum(fields) - fields[3] - fields[4], sum(fields)
     except (OSError, ValueError, IndexError):
-        return False
-    return idle_now - idle < 0.9 * (total_now - total)
+        return None
 
 
 class Worker:
@@ -299,6 +318,7 @@ class Worker:
         self.root_pid = 0
         self.pid = 0
         self.exit_status: int | None = None
+        self.unreadable = ""  # why its memory could not be read, the last time
         self._has_init = cell.level == "namespaces" and not cell.gpu
         self._swept = False
         self._stood: dict[int, str] = {}  # threads that stand still -> how often each had run by then
@@ -443,14 +463,20 @@ class Worker:
             _signal(pid, signal.SIGCONT)
 
     def read(self, address: int, size: int, into: int) -> bool:
-        """Copy `size` bytes at `address` in the worker to `into` here."""
-        done = 0
+        """Copy `size` bytes at `address` in the worker to `into` here. What fails is tried again: on a machine that is
+        short of memory or time it may work the next moment."""
+        done = failed = 0
         while done < size:
             local = _Iovec(into + done, size - done)
             remote = _Iovec(address + done, size - done)
             moved = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0)
             if moved <= 0:
-                return False
+                self.unreadable = os.strerror(ctypes.get_errno())
+                failed += 1
+                if failed == READ_TRIES:
+                    return False
+                time.sleep(READ_PAUSE_S)
+                continue
             done += moved
         return True
 
@@ -490,6 +516,10 @@ class Worker:
     def is_building(self) -> bool:
         names = {_name(pid) for pid in self.tree()}
         return bool(names & COMPILERS)
+
+    def forked(self) -> bool:
+        """Whether a copy of the worker said that it is one."""
+        return not self.board.closed and bool(self.board[wire.FORKED_AT])
 
     def log(self) -> str:
         return self._log.text()

@@ -2,48 +2,64 @@
 the candidate's are fresh ones each time."""
 
 import math
+from collections.abc import Callable
 
 import torch
 
-__all__ = ["Chances", "differences", "misplaced"]
+__all__ = ["CERTAIN", "ENOUGH_DRAWS", "Chances", "differences", "misplaced", "unlike"]
 
 # Of each call so many elements are looked at, and so many calls: two that share their random numbers stand out by far.
 LOOKED_AT, MOST_CALLS = 2048, 1024
 FEWEST_ELEMENTS = 64
+CERTAIN = 4096  # elements that are the same in every call: chance has no part in them
 SHIFTED_CALLS, SHIFTED_ELEMENTS = 24, 1 << 16  # compared at every shift against each other
+# Draws that show nearly all values of an element that takes few; how many of the elements must then have them up to
+# rounding, and how many may have others.
+ENOUGH_DRAWS, MOST_VALUES, MOST_UNSEEN = 16, 0.9, 0.25
+SOME_VALUES = 0.1  # the same with fewer draws, which do not show all values
+FEWEST_IN_STEP = 16
+PLAIN_CHANCE = 5.0  # standard deviations of one number that is compared a few times
 NEARBY = 0.02  # of a value: what is further off from it is another one
+ALIKE = 1.25  # how far calls are from their mean: if theirs differ by less, so many are their elements that ours do too
 UNLIKELY = 9.0  # standard deviations; millions of pairs reach 5.5
 
 
-def differences(candidate: torch.Tensor, reference: torch.Tensor) -> str:
-    """Why two sets of draws, one call a row on the same input, differ in distribution; "" if they do not.
+def differences(
+    candidate: torch.Tensor, reference: torch.Tensor, close: Callable[[torch.Tensor, torch.Tensor], bool]
+) -> str:
+    """Why two sets of draws, one call a row on the same input, differ in distribution; "" if they do not. `close` says
+    whether elements that do not vary are right.
 
     Elementwise means and variances, the pooled values, the share of zeros, and how much the mean of a whole output
     moves from call to call (which one mask for all elements, or for all calls, would change).
     """
-    c, r = candidate.double().flatten(1), reference.double().flatten(1)
+    c, r = _rows(candidate).double(), _rows(reference).double()
     calls = c.shape[0]
     if not bool(torch.isfinite(c).all()):
         return "an output is not finite"
-    if bool((c[0] == c[1:]).all()) and not bool((r[0] == r[1:]).all()):
+    if bool((c[0] == c[1:]).all()) and int((r[1:] != r[:-1]).any(1).sum()) > calls // 4:
         return "it gives the same output in every call"
     noise = ((c.var(0) + r.var(0)) / calls).sqrt()
     gap = (c.mean(0) - r.mean(0)).abs()
     fixed = noise == 0
-    scale = float(r.square().mean().sqrt())
-    if bool((gap[fixed] > 1e-4 * scale).any()):
+    if bool(fixed.any()) and not close(_rows(candidate)[0, fixed], _rows(reference)[0, fixed]):
         return "elements that should not vary have another value"
+    if r.numel() >= CERTAIN and bool((r == r[0]).all()):  # no chance; a candidate may still round now so, now so
+        steady = all(close(row, _rows(reference)[0]) for row in _rows(candidate))
+        return "" if steady else "it varies and should not"
     z = gap[~fixed] / noise[~fixed]
     if z.numel():
         # With few calls the estimate of the noise is itself noisy: Student's t, not a normal distribution.
         widening = math.sqrt((calls - 1) / max(calls - 3, 1))
         if float(z.square().mean().sqrt()) > widening * (1 + 6 / math.sqrt(2 * z.numel())) + 0.05:
             return f"means differ by {float(z.square().mean().sqrt()):.2f} standard errors"
-    if not 0.8 <= _ratio(c.var(0).mean(), r.var(0).mean()) <= 1.25:
+    if not _same_variance(c, r, 0.2):
         return "variances differ"
-    if not 0.33 <= _ratio(c.mean(1).var(), r.mean(1).var()) <= 3:
+    if not _same_variance(c.mean(1, keepdim=True), r.mean(1, keepdim=True), 0.67):
         return "calls or elements are not independent as the reference's are"
-    if abs(float((c == 0).double().mean() - (r == 0).double().mean())) > 0.02:
+    if _in_step(c) > 2 * _in_step(r) + max(FEWEST_IN_STEP, c.shape[1] // 64):
+        return "elements of one call share their random numbers"
+    if not _same_mean((c == 0).double().mean(1), (r == 0).double().mean(1), 0.02):
         return "the share of zeros differs"
     statistic, limit = _kolmogorov_smirnov(c, r)
     return f"the values are distributed differently (KS {statistic:.3f} > {limit:.3f})" if statistic > limit else ""
@@ -55,15 +71,58 @@ def misplaced(candidate: torch.Tensor, reference: torch.Tensor, allowed_rms: flo
     `candidate` is one call, `reference` several on the same input, one a row. Where these repeat a value bit by bit (of
     dropout, what is kept), it is known exactly: numbers of less precision have the same distribution, and show here.
     """
-    c = candidate.double().flatten()[:LOOKED_AT]
-    r = reference.double().flatten(1)[:, :LOOKED_AT].sort(0).values
+    looked_at = _anywhere(candidate.numel()).to(candidate.device)
+    c = candidate.flatten()[looked_at].double()
+    r = _rows(reference)[:, looked_at].double().sort(0).values
     few = (r[1:] != r[:-1]).sum(0) < max(1, len(r) // 4)
     gap, nearest = (c - r).abs().min(0)
     value = r.gather(0, nearest[None])[0].abs()
-    off = gap[few & (gap < NEARBY * value)]
-    # The median: another value of an element may lie nearby too, and may not have been seen.
-    usual = float(off.median()) if off.numel() >= FEWEST_ELEMENTS else 0.0
+    near = gap < NEARBY * value
+    off = gap[few & near]
+    known = int(few.sum()) if len(r) >= ENOUGH_DRAWS else 0
+    if known >= FEWEST_ELEMENTS and int((few & ~near & (gap > allowed_rms)).sum()) > MOST_UNSEEN * known:
+        return "elements that take few values have other ones"
+    # Not all: another value of an element may lie nearby too, and may not have been seen.
+    most = MOST_VALUES if len(r) >= ENOUGH_DRAWS else SOME_VALUES
+    usual = float(off.quantile(most)) if off.numel() >= FEWEST_ELEMENTS else 0.0
     return f"values that repeat are off by {usual:.3g}, {allowed_rms:.3g} passes" if usual > allowed_rms else ""
+
+
+def unlike(candidate: torch.Tensor, reference: torch.Tensor) -> str:
+    """Why one call cannot be one of the reference's, several on the same input, one a row; "" if it can.
+
+    For calls that are too few to know their distribution: of many elements, each call is as far from the mean as any
+    other. Who leaves chance out lies closer, or somewhere else.
+    """
+    c, r = candidate.flatten().double(), _rows(reference).double()
+    total, calls = r.sum(0), len(r)
+    usual = [float((row - (total - row) / (calls - 1)).square().mean().sqrt()) for row in r]
+    low, high = min(usual), max(usual)
+    if not 0 < high < ALIKE * low:
+        return ""
+    found = float((c - total / calls).square().mean().sqrt())
+    off = not low / ALIKE <= found <= high * ALIKE
+    return f"a call is {found:.3g} off the mean, where the reference's are {low:.3g} to {high:.3g}" if off else ""
+
+
+def _anywhere(count: int) -> torch.Tensor:
+    """Places that nobody could foresee: who knew them would need to be right only there."""
+    entropy = torch.Generator()
+    entropy.seed()
+    return torch.randint(0, count, (min(count, LOOKED_AT),), generator=entropy)
+
+
+def _in_step(rows: torch.Tensor) -> int:
+    """Elements that are above and below their mean in the same calls as another one, or in just the others.
+
+    In 63 calls hardly any two are by chance, unless an element is hardly ever hit; then so are the reference's.
+    """
+    above = rows[:63] > rows[:63].mean(0)
+    names = torch.zeros(rows.shape[1], dtype=torch.int64, device=rows.device)
+    for call, row in enumerate(above):
+        names |= (row ^ above[0]).long() << call
+    _, counts = torch.unique(names[names != 0], return_counts=True)
+    return int(counts[counts > 1].sum())
 
 
 class Chances:
@@ -105,7 +164,7 @@ class Chances:
 
 
 def _chance(rows: torch.Tensor, reference: torch.Tensor, calls: int, elements: int) -> torch.Tensor:
-    return (rows.flatten(1)[:calls, :elements].double() - reference.flatten(1)[:calls, :elements].double()).float()
+    return (_rows(rows)[:calls, :elements].double() - _rows(reference)[:calls, :elements].double()).float()
 
 
 def _alike(candidate: torch.Tensor, reference: torch.Tensor) -> bool:
@@ -113,7 +172,9 @@ def _alike(candidate: torch.Tensor, reference: torch.Tensor) -> bool:
     usual = _correlations(_standardised(reference))
     # Elements that hang together are fewer numbers than they seem, and vary more.
     deviation = max(float(usual.square().mean().sqrt()), 1 / math.sqrt(candidate.shape[1]))
-    return bool(usual.any()) and float(_correlations(_standardised(candidate)).abs().max()) > UNLIKELY * deviation
+    # Of rare events a few that coincide are much.
+    most = max(UNLIKELY * deviation, 1.5 * float(usual.abs().max()))
+    return bool(usual.any()) and float(_correlations(_standardised(candidate)).abs().max()) > most
 
 
 def _alike_when_shifted(candidate: torch.Tensor, reference: torch.Tensor) -> bool:
@@ -143,10 +204,23 @@ def _largest_when_shifted(rows: torch.Tensor) -> float:
     return max(float(some.abs().max()) for some in across) / rows.shape[1]
 
 
-def _ratio(a: torch.Tensor, b: torch.Tensor) -> float:
-    if float(b) == 0:
-        return 1.0 if float(a) == 0 else math.inf
-    return float(a / b)
+def _same_variance(c: torch.Tensor, r: torch.Tensor, least: float) -> bool:
+    """Up to a share of `least`, or to what chance does to few numbers: a scalar's over 64 calls is known by a third."""
+    ours, theirs = ((rows - rows.mean(0)).square().mean(1) for rows in (c, r))
+    rounding = 1e-12 * float(r.square().mean())  # a sum of numbers in another order varies with their rounding
+    level = max(float(theirs.mean()), rounding)
+    return level == 0 or _same_mean(ours / level, theirs / level, least)
+
+
+def _same_mean(a: torch.Tensor, b: torch.Tensor, least: float) -> bool:
+    """Whether two rows of independent numbers, one a call, have the same mean: up to `least`, or to their noise."""
+    error = math.sqrt(float(a.var() + b.var()) / len(a))
+    return abs(float(a.mean() - b.mean())) <= max(least, PLAIN_CHANCE * error)
+
+
+def _rows(calls: torch.Tensor) -> torch.Tensor:
+    """One call a row, of a scalar too."""
+    return calls.reshape(len(calls), -1)
 
 
 def _kolmogorov_smirnov(c: torch.Tensor, r: torch.Tensor) -> tuple[float, float]:

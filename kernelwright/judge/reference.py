@@ -3,8 +3,8 @@
 import contextlib
 import copy
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +12,10 @@ import torch
 from torch import nn
 
 from kernelwright.errors import BadProblem
+from kernelwright.judge.codec import Template, flatten_arguments, unflatten
+from kernelwright.judge.modes import OnCpuFirst
 from kernelwright.judge.shortage import is_shortage
+from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem, at_home
 
@@ -29,14 +32,17 @@ class Refused(Exception):
 class Reference:
     """The problem's own code, run once; everything it makes lies on `device`.
 
-    stirred  floating-point arguments are moved a little by the seed: the file gives the same ones for every seed, and
-             who keeps an answer would know the next one
+    stirred  which tensors among the arguments are moved a little by the seed: the file gives the same ones for every
+             seed, and who keeps what it made of them would know the next one
+    form     of the first arguments, the structure with all that is no tensor in it, and the tensors' shapes: a worker
+             is told of these once, so that the numbers of one judgement stay the same and shapes must
     """
 
     problem: Problem
     module: ModuleType
     device: torch.device
-    stirred: bool = False
+    stirred: frozenset[int] = frozenset()
+    form: tuple[Template, tuple[tuple[torch.Size, torch.dtype], ...]] | None = None
 
     def constructor_arguments(self, seed: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
         make = getattr(self.module, "get_init_inputs", None)
@@ -63,21 +69,40 @@ class Reference:
         with self.at_home(), seeded(seed):
             returned = self._drawn_on_device()
         moved: dict[int, torch.Tensor] = {}
-        generator = torch.Generator().manual_seed(seed) if self.stirred else None
-        return tuple(self._moved(value, moved, generator) for value in returned)
+        args = self._in_form(tuple(self._moved(value, moved) for value in returned))
+        return self._stirred_arguments(args, seed) if self.stirred else args
 
-    def _moved(self, value: Any, moved: dict[int, torch.Tensor], generator: torch.Generator | None) -> Any:
+    def of_this_form(self, args: tuple[Any, ...]) -> "Reference":
+        template, tensors = flatten_arguments(args)
+        return replace(self, form=(template, _shapes(tensors)))
+
+    def _in_form(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.form is None:
+            return args
+        template, tensors = flatten_arguments(args)
+        if _shapes(tensors) != self.form[1]:
+            raise Failed(Verdict.BAD_REFERENCE, "get_inputs gives tensors of other shapes each time")
+        result: tuple[Any, ...] = args if template == self.form[0] else unflatten(self.form[0], tensors)
+        return result
+
+    def _stirred_arguments(self, args: tuple[Any, ...], seed: int) -> tuple[Any, ...]:
+        template, tensors = flatten_arguments(args)
+        generator = torch.Generator().manual_seed(seed)
+        stirred = {id(tensors[number]): _stirred(tensors[number], generator) for number in sorted(self.stirred)}
+        result: tuple[Any, ...] = unflatten(template, [stirred.get(id(tensor), tensor) for tensor in tensors])
+        return result
+
+    def _moved(self, value: Any, moved: dict[int, torch.Tensor]) -> Any:
         """On the device; what is one tensor stays one. No nested function, for the reason that codec.py gives."""
         match value:
             case torch.Tensor():
                 if id(value) not in moved:
-                    tensor = value.detach().to(self.device)
-                    moved[id(value)] = tensor if generator is None else _stirred(tensor, generator)
+                    moved[id(value)] = value.detach().to(self.device)
                 return moved[id(value)]
             case list() | tuple():
-                return type(value)(self._moved(item, moved, generator) for item in value)
+                return type(value)(self._moved(item, moved) for item in value)
             case dict():
-                return {key: self._moved(item, moved, generator) for key, item in value.items()}
+                return {key: self._moved(item, moved) for key, item in value.items()}
         return value
 
     def _drawn_on_device(self) -> Any:
@@ -103,14 +128,22 @@ class Reference:
     def attempt(self, model: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """The same on inputs that it may refuse, by whatever exception."""
         try:
-            return self.call(model, args)
+            with OnCpuFirst() if self.device.type == "cuda" else contextlib.nullcontext():
+                return self.call(model, args)
         except Exception as error:
             if is_shortage(error):
                 raise
             raise Refused(type(error).__name__) from error
 
     def double(self, model: nn.Module) -> nn.Module:
-        return copy.deepcopy(model).double()
+        """The same in twice the precision; nn.Module.double() leaves complex numbers as they are."""
+        wide = copy.deepcopy(model).double()
+        wide._apply(lambda t: t.to(torch.complex128) if t.is_complex() else t)  # type: ignore[no-untyped-call]
+        return wide
+
+
+def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[torch.Size, torch.dtype], ...]:
+    return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
 
 
 def _stirred(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:

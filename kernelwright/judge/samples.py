@@ -7,13 +7,13 @@ asked: slowing small batches down would forge it.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from statistics import median, quantiles
 from typing import Any
 
-from kernelwright.judge.bootstrap import interval, ratio_interval
+from kernelwright.judge.bootstrap import Runs, interval, ratio_interval
 from kernelwright.judge.verdict import Interval, Speed
 
 __all__ = ["AGAIN", "CANDIDATE", "Clocked", "Samples", "Turn", "speed_of", "summarise", "well_known"]
@@ -161,7 +161,7 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     """Intervals of each contestant and of each speed-up, and what they amount to."""
     measured = samples.times_us
     times = {name: interval(runs) for name, runs in measured.items()}
-    speedup = {name: ratio_interval(measured[name], measured[CANDIDATE]) for name in baselines if name in measured}
+    speedup = {name: _speedup(measured, name) for name in baselines if name in measured}
     noise = 0.0
     if AGAIN in measured and "eager" in measured:
         between = ratio_interval(measured["eager"], measured[AGAIN])
@@ -170,19 +170,31 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     by_one = alone is Alone.DISAGREES or (alone is Alone.UNCLEAR and _seen_alone(samples))
     if by_one:  # nobody can do the work of such calls ahead: what they say counts, if they are enough to say anything
         measured = {name: [[[us] for us in alone_us]] for name, alone_us in samples.single_us.items()}
-        speedup = {name: ratio_interval(measured[name], measured[CANDIDATE]) for name in speedup}
+        speedup = {name: _speedup(measured, name) for name in speedup}
     known = max(noise, FEW_TURNS / turns_of(measured[CANDIDATE]))
     first = next(iter(speedup.values()), None)
     speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, known)
     if speed in (Speed.FASTER, Speed.SLOWER) and next(iter(speedup)) == "eager":
         # Eager takes part twice. A process that was disturbed is slow by itself: both must say the same.
-        again = ratio_interval(measured[AGAIN], measured[CANDIDATE])
-        speed = speed if speed_of(again, known) is speed else Speed.INCONCLUSIVE
+        each = (ratio_interval(measured[name], measured[CANDIDATE]) for name in ("eager", AGAIN))
+        speed = speed if all(speed_of(one, known) is speed for one in each) else Speed.INCONCLUSIVE
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE
     if speed is Speed.FASTER and alone is Alone.UNCLEAR and samples.one_by_one and not by_one:
         speed = Speed.INCONCLUSIVE
     return Clocked(times, speedup, noise, speed, alone is Alone.DISAGREES)
+
+
+def _speedup(measured: Mapping[str, Runs], name: str) -> Interval:
+    """Against a baseline, turn by turn; against eager, which takes part twice, by the turns of both."""
+    own, theirs = measured[CANDIDATE], measured[name]
+    if name == "eager" and AGAIN in measured:
+        return ratio_interval(_side_by_side(theirs, measured[AGAIN]), _side_by_side(own, own))
+    return ratio_interval(theirs, own)
+
+
+def _side_by_side(one: Runs, other: Runs) -> list[list[list[float]]]:
+    return [[[*a, *b] for a, b in zip(*runs, strict=True)] for runs in zip(one, other, strict=True)]
 
 
 class Alone(Enum):

@@ -18,14 +18,22 @@ from typing import Any
 from kernelwright.judge.budget import Stopwatch
 from kernelwright.judge.codec import flatten_arguments
 from kernelwright.judge.contestant import Contestant
-from kernelwright.judge.correctness import write_inputs
-from kernelwright.judge.large import fingerprint
+from kernelwright.judge.correctness import Trial, write_call
 from kernelwright.judge.memory import give_back
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Samples, Turn, well_known
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Failed, Verdict
-from kernelwright.judge.verification import Course, planted, verify, verify_in_place
+from kernelwright.judge.verification import (
+    Course,
+    give_inputs,
+    inquire,
+    inquire_in_place,
+    next_trial,
+    planted,
+    verify,
+    verify_in_place,
+)
 
 __all__ = ["BaselineFailed", "Plan", "plan_batches", "rounds_that_fit", "run_once"]
 
@@ -33,6 +41,8 @@ SINGLES = 2  # batches of one call in each round: what makes the first call afte
 # In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
 # the first is slow there. So many, or as many as take this long.
 ONE_BY_ONE, ONE_BY_ONE_S = 16, 0.03
+LEAN_AUDITS = 0.25  # of the calls of a large problem are on inputs of other families
+INQUIRIES = 1 / 16  # of the rounds are followed by batches that are not counted, and so is the last
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +61,9 @@ class Plan:
     @property
     def slots(self) -> int:
         return self.calls * self.batches + SINGLES + 2 * self.one_by_one
+
+    def full_batches(self) -> list[range]:
+        return [slots for slots, _ in self.batch_slots()[: self.batches]]
 
     def batch_slots(self) -> list[tuple[range, bool]]:
         """The slots of each batch of a round, and whether they are filled one by one."""
@@ -80,6 +93,7 @@ def run_once(
         _spread_threads(contestants)
     start = time.perf_counter()
     turns: list[Turn] = []
+    rng = random.Random(seeds.draw())
     for number in range(plan.max_rounds):
         if number >= least and time.perf_counter() + watch.last_s >= until_s:
             break
@@ -87,8 +101,18 @@ def run_once(
         watch.lap()
         if number % 4 == 3 and well_known(turns):
             break
+        if rng.random() < INQUIRIES:
+            _inquire(contestants, course, plan, rng)
         progress(min(1.0, (time.perf_counter() - start) / max(until_s - start, 1e-9)))
+    _inquire(contestants, course, plan, rng)
     samples.add_restart(turns)
+
+
+def _inquire(contestants: dict[str, Contestant], course: Course, plan: Plan, rng: random.Random) -> None:
+    if course.large:
+        inquire_in_place(contestants[CANDIDATE], course, rng)
+    else:
+        inquire(contestants[CANDIDATE], course, plan.full_batches(), plan.slots, rng)
 
 
 def rounds_that_fit(plan: Plan, left_s: float, round_s: float) -> int:
@@ -161,8 +185,8 @@ def _turn(
         with _blaming(name):
             elapsed[name] = contestants[name].call(slots, seed)
         course.wait_after(name)
-        if name == CANDIDATE:
-            _restore(contestants[name], inputs, slots)
+        if name == CANDIDATE and _restore(contestants[name], inputs, slots):
+            course.object_to_written_inputs()
     return Turn(slots, contestants[AGAIN].hand_over(slots, seed), elapsed, seed)
 
 
@@ -179,8 +203,7 @@ def _turn_one_by_one(
     pool = contestants[CANDIDATE].pool
 
     def fill(slot: int) -> None:
-        for place, tensor in zip(places[slot], flatten_arguments(inputs[slot])[1], strict=True):
-            pool.view(place).copy_(tensor)
+        write_call(contestants[CANDIDATE], slot, inputs[slot])
 
     elapsed = {}
     for name in order:
@@ -198,12 +221,18 @@ def _turn_one_by_one(
 
 def _lean_round(contestants: dict[str, Contestant], course: Course, plan: Plan, seeds: Seeds) -> list[Turn]:
     """Two turns of one call each; inputs exist once, and so do outputs where memory is tight."""
-    order = random.Random(seeds.draw()).sample(list(contestants), len(contestants))
-    return [_lean_turn(contestants, names, course, seeds) for names in (order, order[::-1])]
+    rng = random.Random(seeds.draw())
+    order = rng.sample(list(contestants), len(contestants))
+    share = 0.0 if course.tight else LEAN_AUDITS  # inquiries are left, which may run out of memory
+    return [
+        _lean_turn(contestants, names, course, next_trial(course, rng, share), seeds) for names in (order, order[::-1])
+    ]
 
 
-def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course: Course, seeds: Seeds) -> Turn:
-    input_seed, seed, secret = seeds.draw(), seeds.draw(), seeds.draw()
+def _lean_turn(
+    contestants: dict[str, Contestant], order: Sequence[str], course: Course, trial: Trial, seeds: Seeds
+) -> Turn:
+    seed, secret = seeds.draw(), seeds.draw()
     elapsed, handed, twice = {}, 0.0, None
     for name in order:
         contestant = contestants[name]
@@ -211,11 +240,7 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
             _make_room(contestant, course)
         if course.stateful:
             contestant.take_state(list(course.state.values()))
-        contestant.map(course.shape, [0])
-        args = course.reference.draw(input_seed)
-        given = fingerprint(flatten_arguments(args)[1], secret)
-        write_inputs(contestant, [args])
-        del args
+        given = give_inputs(contestant, course, trial, secret)
         if course.tight:
             give_back(contestant.pool.memory.bytes.device)  # the worker needs it now
         with _blaming(name):
@@ -226,7 +251,7 @@ def _lean_turn(contestants: dict[str, Contestant], order: Sequence[str], course:
             if course.stillness is not None and not course.tight:
                 twice = _twice(contestant, course, seed)
         if name == CANDIDATE and course.verified:
-            verify_in_place(contestant, course, input_seed, seed, given, secret)
+            verify_in_place(contestant, course, trial, seed, given, secret)
         if course.tight:
             contestant.release()
     return Turn(range(1), handed, elapsed, seed, twice_s=twice)
@@ -250,14 +275,17 @@ def _make_room(contestant: Contestant, course: Course) -> None:
         contestant.call(range(1), 0)
 
 
-def _restore(contestant: Contestant, inputs: Sequence[tuple[Any, ...]], slots: range) -> None:
-    """Whoever comes next gets the inputs as they were."""
+def _restore(contestant: Contestant, inputs: Sequence[tuple[Any, ...]], slots: range) -> bool:
+    """Whoever comes next gets the inputs as they were; whether they were not."""
+    written = False
     for slot in slots:
         _, tensors = flatten_arguments(inputs[slot])
         for place, tensor in zip(contestant.layout.slots[slot], tensors, strict=True):
             view = contestant.pool.view(place)
             if not same_bits(view, tensor):
                 view.copy_(tensor)
+                written = True
+    return written
 
 
 def plan_batches(

@@ -64,6 +64,7 @@ class Label(StrEnum):
     STRIDED_OUTPUT = "strided_output"
     RANDOM = "random"
     BATCHES_CALLS = "batches_calls"
+    UNSEEDED = "unseeded"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ Beside the two pipes both sides map a *board*, host memory of a fixed layout:
     facts    worker -> judge  one integer of hints, for labels only
     pace     both ways        for calls one by one: how many inputs are there; how many answers
     forked   worker -> judge  a byte: a copy of the worker has come back from a call, beside the worker itself
-    claims   worker -> judge  where the outputs of the last calls lie; the judge reads the memory itself
+    claims   worker -> judge  where the outputs of the last calls lie, and the buffers that calls change; the judge
+                              reads the memory itself
 
 Nothing the worker writes is believed: a false claim can only make the judge read wrong bytes, which then are a wrong
 output. Nothing is ever unpickled. This module is loaded in both processes and imports only the standard library.
@@ -19,12 +20,14 @@ from enum import IntEnum, IntFlag
 __all__ = [
     "BOARD_BYTES",
     "BRIEF_BYTES",
+    "BUFFERS_AT",
     "CLAIM",
     "CLAIMS_AT",
     "COMMAND",
     "FACTS_AT",
     "FORKED_AT",
     "HANDLE_BYTES",
+    "MAX_BUFFERS",
     "MAX_CLAIMS",
     "MAX_DIMS",
     "MAX_SEGMENTS",
@@ -103,4 +106,6 @@ CLAIMS_AT = FACTS_AT + 4096
 MAX_CLAIMS = 16384
 SEGMENTS_AT = CLAIMS_AT + MAX_CLAIMS * CLAIM.size
 MAX_SEGMENTS = 2048
-BOARD_BYTES = SEGMENTS_AT + (MAX_SEGMENTS + 1) * SEGMENT.size
+BUFFERS_AT = SEGMENTS_AT + (MAX_SEGMENTS + 1) * SEGMENT.size
+MAX_BUFFERS = 4096
+BOARD_BYTES = BUFFERS_AT + MAX_BUFFERS * CLAIM.size

@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,9 @@ class Bench:
         self.model: Callable[..., Any] = _nothing_loaded
         self.state: Callable[[], list[torch.Tensor]] = list
         self.take_state: Callable[[list[torch.Tensor]], None] = lambda values: None
+        self.home: tuple[torch.nn.Module, list[str]] | None = None  # the model, and what it calls the reference's state
+        self.buffers: list[tuple[Callable[[], torch.Tensor], torch.dtype, torch.Size]] = []  # those that calls change
+        self.copies: list[torch.Tensor] = []  # of buffers that cannot be read as they are
         self.slots: list[Arguments] = []
         self.spans: list[tuple[int, int]] = []  # where each slot's arguments begin and end in the pool
         self.held: list[tuple[int, list[Any]]] = []
@@ -140,10 +143,12 @@ class Bench:
         found = {name: (tuple(t.shape), _dtype_name(t)) for name, t in have.items()}
         if all(found.get(name) == (shape, dtype) for name, shape, dtype in wanted):
             names = [name for name, _, _ in wanted]
+            self.home = model, names
             self.state = lambda: _tensors_named(model, names)
             self.take_state = lambda values: _load_by_name(model, dict(zip(names, values, strict=True)))
             return Status.STATE_BY_NAME, ""
         if list(found.values()) == [(shape, dtype) for _, shape, dtype in wanted]:
+            self.home = model, list(have)
             self.state = lambda: _tensors_named(model, list(have))
             self.take_state = lambda values: _copy_in_order(self.state(), values)
             return Status.STATE_BY_ORDER, ""
@@ -186,11 +191,31 @@ class Bench:
         }
         if self.expected["device"].type == "cuda":
             self.expected["device"] = torch.device("cuda", torch.cuda.current_device())
+        self.buffers = self._found_buffers(brief.get("watched", ()))
         self._note_facts()
         gc.collect()
         if self.expected["device"].type == "cpu":
             make_room(self._output_bytes() * (len(self.slots) + BETWEEN))
         return Status.DONE, ""
+
+    def _found_buffers(self, places: Sequence[int]) -> list[tuple[Callable[[], torch.Tensor], torch.dtype, torch.Size]]:
+        """How to get at these parts of the state without asking the model, which could finish them first."""
+        if self.home is None or not places:
+            return []
+        model, names = self.home
+        known = self.state()
+        return [(_getter(model, names[n], known[n]), known[n].dtype, known[n].shape) for n in places]
+
+    def _claim_buffers(self) -> None:
+        """Write where the buffers that calls change lie now: what a call does to them is part of it."""
+        self.copies.clear()
+        for number, (get, dtype, shape) in enumerate(self.buffers):
+            tensor = get()
+            if tensor.dtype is not dtype or tensor.shape != shape:
+                tensor = tensor.to(dtype).expand(shape)
+            tensor = compact(tensor)
+            self.copies.append(tensor)
+            _write_claim(self.board, wire.BUFFERS_AT + number * wire.CLAIM.size, tensor)
 
     def _output_bytes(self) -> int:
         specs = (spec for spec in self.expected["leaves"] if spec)
@@ -202,6 +227,7 @@ class Bench:
             self._meet_pages(slots, self._room_for(slots))
         self._call_all(self.model, slots, seed, outputs)
         self.held.append((slots.start, outputs))
+        self._claim_buffers()
         return self._claim_outputs(outputs, slots.start)
 
     def hand_over(self, slots: slice, seed: int, brief: dict[str, Any]) -> Answer:
@@ -211,6 +237,7 @@ class Bench:
             given = [leaf for output in self._given(slots) for leaf in flatten_output(output)[1]]
             self._meet_pages(slots, [leaf for leaf in given if isinstance(leaf, torch.Tensor)])
         self._call_all(self._last_answers(slots), slots, seed, outputs)
+        self._claim_buffers()
         return self._claim_outputs(outputs, slots.start)
 
     def _on_gpu(self) -> bool:
@@ -279,6 +306,7 @@ class Bench:
         finally:
             gc.enable()
             pace.release()
+        self._claim_buffers()
         return Status.DONE, ""
 
     def _call_all(self, model: Callable[..., Any], slots: slice, seed: int, outputs: list[Any]) -> None:
@@ -455,6 +483,19 @@ def _tensors_named(model: torch.nn.Module, names: list[str]) -> list[torch.Tenso
     plain |= dict(_named_buffers(model, remove_duplicate=False))
     other = {} if plain.keys() >= set(names) else state_of(model)
     return [plain[name] if name in plain else other[name] for name in names]
+
+
+def _getter(model: torch.nn.Module, name: str, found: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """For whatever stands under that name, when it is asked for; or for that tensor, if the name is made up."""
+    path, _, last = name.rpartition(".")
+    owner: Any = model
+    for part in filter(None, path.split(".")):
+        owner = owner._modules.get(part) if isinstance(owner, torch.nn.Module) else None
+    tables: list[dict[str, Any]] = [owner._buffers, owner._parameters] if isinstance(owner, torch.nn.Module) else []
+    for table in tables:
+        if isinstance(table.get(last), torch.Tensor):
+            return lambda: table[last]
+    return lambda: found
 
 
 def _load_by_name(model: torch.nn.Module, values: dict[str, torch.Tensor]) -> None:

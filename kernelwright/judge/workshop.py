@@ -1,6 +1,7 @@
 """A candidate's text comes in; folders and workers in which it can be run, one after the other, go out."""
 
 import contextlib
+import copy
 import os
 import tempfile
 from collections.abc import Iterator
@@ -51,6 +52,12 @@ class Workshop:
         self.level = zygote.strongest_level(case.gpu, lambda level: not case.gpu or self._reaches_gpu(folder, level))
         for path in (self.folder, self.baseline_folder):
             (path / SOURCE).mkdir(parents=True)
+
+    def with_workers_of(self, zygote: Zygote) -> "Workshop":
+        """The same folders; workers come from another process."""
+        other = copy.copy(self)
+        other._zygote = zygote
+        return other
 
     def write(self, candidate: Candidate, facts: Facts) -> None:
         files = {"model.py": self._case.problem.source, **_siblings(self._case.problem)}
@@ -107,7 +114,7 @@ class Workshop:
     ) -> Contestant:
         worker = self._zygote.start(self._cell(folder, poison=poison, raised=raised), arena.pool.fd)
         limits = self._policy.load_limit_s, self._policy.call_limit_s
-        return Contestant(name, worker, arena.pool, arena.layout, *limits, keepsakes)
+        return Contestant(name, worker, arena.pool, arena.layout, *limits, keepsakes, self._case.watched())
 
     def _most_keepsakes(self) -> int:
         """Outputs that are held for long: of large ones fewer, and none where they may change with something else."""

@@ -17,7 +17,7 @@ from kernelwright.plan.convolutions import Phase
 
 __all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
 
-HEADERS = ("ptx90", "ptx80", "split", "conv_space", "conv_mma")
+HEADERS = ("ptx90", "ptx80", "gemm_prologue", "split", "conv_space", "conv_mma")
 
 # Phases are a kernel argument, of which there are 4 KB.
 MOST_PHASES = 32

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import Gemm, Operand, copy_us, rows_are_readable
+from kernelwright.kernels.gemm_shape import Gemm, Operand, copy_us, making_us, rows_are_readable
 
 __all__ = [
     "a_is_copied",
+    "can_be_packed_by_panels",
+    "made_in_passing",
+    "making_in_passing_us",
     "operands",
     "pack_entry",
     "packed_bytes",
     "packer",
+    "passed",
     "preparation",
     "preparation_us",
     "prepared_bytes",
     "round_up",
+    "then",
     "w_is_packed_each_time",
 ]
 
 BUFFER_ALIGNMENT_BYTES = 256
+K_OF_PANEL = 512  # as split.cuh has it
 
 
 def a_is_copied(gemm: Gemm) -> bool:
@@ -30,16 +36,33 @@ def w_is_packed_each_time(gemm: Gemm) -> bool:
     return not gemm.w.constant
 
 
-# --- memory: the copy of A, then packed W
+def can_be_packed_by_panels(gemm: Gemm) -> bool:
+    """W's rows lie side by side and are packed in each call as they lie: by panels they are read once, else twice."""
+    each_time = w_is_packed_each_time(gemm) and not gemm.w.made_by
+    return each_time and gemm.w.k_pitch != 1 and gemm.w.row_pitch == 1
+
+
+def made_in_passing(gemm: Gemm) -> str:
+    """The struct that computes A where the product reads it; "" if A is as it lies, or computed where it is copied."""
+    return "" if a_is_copied(gemm) else gemm.a.made_by
+
+
+def passed(prologue: str) -> str:
+    """The arguments of a prologue, which are among those of the epilogue, at the end of others."""
+    return ", *args" if prologue else ""
+
+
+# --- memory: the copy of A, then packed W. `panels`: W is packed by panels of k, each with scales of its own
 
 
 def round_up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-def packed_bytes(gemm: Gemm) -> int:
-    """Packed W: 4 bytes an element of padded rows, a scale and a maximum for each padded row."""
-    return gemm.w_batches * (4 * gemm.n * round_up(gemm.k, 64) + 8 * round_up(gemm.n, 768))
+def packed_bytes(gemm: Gemm, panels: bool = False) -> int:
+    """Packed W: 4 bytes an element of padded rows, a scale (for each panel) and a maximum for each padded row."""
+    scales = -(-gemm.k // K_OF_PANEL) if panels else 1
+    return gemm.w_batches * (4 * gemm.n * round_up(gemm.k, 64) + 4 * (scales + 1) * round_up(gemm.n, 768))
 
 
 def copy_bytes(gemm: Gemm) -> int:
@@ -48,9 +71,9 @@ def copy_bytes(gemm: Gemm) -> int:
     return round_up(bytes_of_copy, BUFFER_ALIGNMENT_BYTES)
 
 
-def prepared_bytes(gemm: Gemm) -> int:
+def prepared_bytes(gemm: Gemm, panels: bool = False) -> int:
     """Scratch memory of a call for what is made anew each time."""
-    packed = packed_bytes(gemm) if w_is_packed_each_time(gemm) else 0
+    packed = packed_bytes(gemm, panels) if w_is_packed_each_time(gemm) else 0
     return copy_bytes(gemm) + round_up(packed, BUFFER_ALIGNMENT_BYTES)
 
 
@@ -61,11 +84,17 @@ def _padded_pitch(gemm: Gemm) -> int:
 # --- time
 
 
-def preparation_us(gemm: Gemm, device: Device) -> float:
+def preparation_us(gemm: Gemm, device: Device, panels: bool = False) -> float:
     """Copying A and packing W, where they are needed in each call."""
     a_bytes, w_bytes = 4 * gemm.batches * gemm.m * gemm.k, 4 * gemm.w_batches * gemm.n * gemm.k
     copying_us = copy_us(a_bytes, a_bytes, device) if a_is_copied(gemm) else 0.0
-    return copying_us + (copy_us(2 * w_bytes, w_bytes, device) if w_is_packed_each_time(gemm) else 0.0)
+    w_reads = 1 if panels else 2
+    return copying_us + (copy_us(w_reads * w_bytes, w_bytes, device) if w_is_packed_each_time(gemm) else 0.0)
+
+
+def making_in_passing_us(gemm: Gemm, elements: int, device: Device) -> float:
+    """What a tile takes to compute so many elements of A where it reads them."""
+    return making_us(gemm.a, elements, gemm.batches * gemm.m * gemm.k, device) if made_in_passing(gemm) else 0.0
 
 
 # --- C++
@@ -83,24 +112,32 @@ extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
 """
 
 
-def packer(halves: int, gemm: Gemm) -> str:
+def packer(halves: int, gemm: Gemm, panels: bool = False) -> str:
     """The function that packs W, for its sizes alone: the others are not compiled."""
+    if panels:
+        return f"kw::split::pack_by<{halves}, kw::split::Way::by_panels>"
     sizes = f"{gemm.w.k_pitch}, {gemm.n}, {gemm.k}, {gemm.w_batches}"
-    return f"kw::split::pack_by<{halves}, kw::split::way_of({sizes})>"
+    return f"kw::split::pack_by<{halves}, kw::split::way_of({sizes}){then(gemm.w.made_by)}>"
 
 
-def preparation(gemm: Gemm) -> str:
+def then(argument: str) -> str:
+    """One more template argument, if there is one."""
+    return f", {argument}" if argument else ""
+
+
+def preparation(gemm: Gemm, panels: bool = False) -> str:
     """Statements that make `copied` of `a` and `pairs` of `w` at the start of `workspace`, where they are needed."""
     copying = f"""\
     float* copied = (float*)workspace;
-    cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}>(
-        a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream);
+    cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}{then(gemm.a.made_by)}>(
+        a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream{passed(gemm.a.made_by)});
     if (padded != cudaSuccess) return padded;
 """
+    made = passed(gemm.w.made_by)
     packing = f"""\
     void* pairs = (char*)workspace + {copy_bytes(gemm)};
-    cudaError_t packed = {packer(2, gemm)}(
-        (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream);
+    cudaError_t packed = {packer(2, gemm, panels)}(
+        (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream{made});
     if (packed != cudaSuccess) return packed;
 """
     return (copying if a_is_copied(gemm) else "") + (packing if w_is_packed_each_time(gemm) else "")

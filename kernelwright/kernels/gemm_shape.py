@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kernelwright.device import Device
 
 __all__ = [
+    "CACHE_OVER_MEMORY",
     "LAUNCH_US",
     "Gemm",
     "Operand",
@@ -15,6 +16,9 @@ __all__ = [
     "constants",
     "copy_us",
     "floor_us",
+    "is_as_it_lies",
+    "lanes_us",
+    "making_us",
     "rows_are_readable",
     "stream_us",
 ]
@@ -25,6 +29,9 @@ LAUNCH_US = 2.5
 # The widest load of the copy engine and of a thread; rows that start off this alignment need a copy or narrow loads.
 ROW_ALIGNMENT_BYTES = 16
 
+# What the caches give, over what memory gives (measured on the H200, of rows that each warp reads for itself).
+CACHE_OVER_MEMORY = 1.67
+
 ITEMSIZE = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
@@ -34,6 +41,9 @@ class Operand:
 
     constant   its values change only when weights are loaded: it may be packed ahead
     aligned    its first element lies at a multiple of 16 bytes
+    made_by    the C++ struct that computes the operand of what lies there (gemm_prologue.cuh); "": it is the operand
+    made_flops instructions of that for one element, roughly
+    made_bytes what it loads besides
     """
 
     dtype: str
@@ -42,6 +52,9 @@ class Operand:
     batch_pitch: int
     constant: bool
     aligned: bool = True
+    made_by: str = ""
+    made_flops: int = 0
+    made_bytes: int = 0
 
     @property
     def itemsize(self) -> int:
@@ -55,6 +68,9 @@ class Gemm:
     vector          the most neighbours along n that every operand of the epilogue can load or store at once: 4, 2 or 1
     epilogue_bytes  what the epilogue reads and writes in all
     epilogue_flops  its instructions for one element, roughly
+    stored          whether it stores something of every element; where it reduces, that may be of rows alone
+    row_state_bytes what is kept of a part of a row where the epilogue reduces along n; 0 if it does not
+    row_flops       instructions that add one element to that, roughly
     """
 
     m: int
@@ -66,6 +82,9 @@ class Gemm:
     vector: int
     epilogue_bytes: int
     epilogue_flops: int = 0
+    stored: bool = True
+    row_state_bytes: int = 0
+    row_flops: int = 0
 
     @property
     def flops(self) -> int:
@@ -74,6 +93,11 @@ class Gemm:
     @property
     def w_batches(self) -> int:
         return 1 if self.w.batch_pitch == 0 else self.batches
+
+
+def is_as_it_lies(gemm: Gemm) -> bool:
+    """Whether both operands are what is in memory."""
+    return not gemm.a.made_by and not gemm.w.made_by
 
 
 def rows_are_readable(operand: Operand) -> bool:
@@ -89,7 +113,7 @@ def bytes_moved(gemm: Gemm) -> int:
     a_batches = 1 if gemm.a.batch_pitch == 0 else gemm.batches
     a = a_batches * gemm.m * gemm.k * gemm.a.itemsize
     w = gemm.w_batches * gemm.n * gemm.k * gemm.w.itemsize
-    return a + w + gemm.epilogue_bytes
+    return a + w + gemm.a.made_bytes + gemm.w.made_bytes + gemm.epilogue_bytes
 
 
 def floor_us(gemm: Gemm, device: Device, tflops: float) -> float:
@@ -110,6 +134,19 @@ def beside_us(multiplying_us: float, moving_us: float) -> float:
 def copy_us(bytes_read: float, bytes_written: float, device: Device) -> float:
     """A kernel of its own that only moves data."""
     return LAUNCH_US + (bytes_read + bytes_written) / device.copy_gbps / 1e3
+
+
+def lanes_us(device: Device) -> float:
+    """Instructions of single lanes that a multiprocessor issues in a microsecond."""
+    return device.peaks.float32 * 1e6 / 2 / device.multiprocessors
+
+
+def making_us(operand: Operand, elements: int, whole: int, device: Device) -> float:
+    """What a multiprocessor takes to compute so many elements, of `whole` that the operand has, on their way. What is
+    loaded for that besides comes from the caches, which serve all multiprocessors."""
+    bytes_of_device = operand.made_bytes * elements / whole * device.multiprocessors
+    loading_us = bytes_of_device / (device.copy_gbps * CACHE_OVER_MEMORY) / 1e3
+    return operand.made_flops * elements / lanes_us(device) + loading_us
 
 
 def constants(values: dict[str, int | bool]) -> str:

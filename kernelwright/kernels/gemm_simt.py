@@ -6,7 +6,17 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, Operand, beside_us, constants, stream_us
+from kernelwright.kernels.gemm_rows import adding_us, end_of, finishing_us, launched
+from kernelwright.kernels.gemm_shape import (
+    LAUNCH_US,
+    Gemm,
+    Operand,
+    beside_us,
+    constants,
+    is_as_it_lies,
+    making_us,
+    stream_us,
+)
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
 __all__ = [
@@ -18,12 +28,13 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
 
 HEADER = "gemm_simt.cuh"
-HEADERS = ("gemm_epilogue", "gemm_simt")
+HEADERS = ("gemm_prologue", "gemm_epilogue", "gemm_simt")
 CPP_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"}
 
 # k up to which every 8 products are added up by themselves: an order with less rounding error than cuBLAS's, for an
@@ -38,6 +49,7 @@ TILE_OVERHEAD_US = {(128, 128, 8): 1.0, (64, 64, 16): 0.3}
 # A block has one step of k on its way, so that each takes at least as long as a load; two blocks wait together.
 STEP_US = 0.6
 BLOCKS_AT_ONCE = 2
+WARPS_ACROSS = 2  # of a tile, beside each other
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +73,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"there is no {config.tile_m} x {config.tile_n} tile of {config.tile_k} of k."
     if config.blocked and config.tile_m > 64:
         return "short sums take as many registers again, which only the 64 x 64 tile has left."
+    if (gemm.row_state_bytes or not is_as_it_lies(gemm)) and config.tile_m > 64:
+        return "rows to reduce or operands to compute take registers, which only the 64 x 64 tile has left."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if max(gemm.m, gemm.n, gemm.k) >= 2**31:
@@ -87,10 +101,15 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     tiles = gemm.batches * math.ceil(gemm.m / config.tile_m) * math.ceil(gemm.n / config.tile_n)
     rate = device.peaks.float32 * 1e6 / device.multiprocessors * TILES[tile]
     additions = 9 / 8 if config.blocked else 1.0
-    tile_us = 2 * config.tile_m * config.tile_n * gemm.k * additions / rate + TILE_OVERHEAD_US[tile]
+    results = config.tile_m * config.tile_n
+    making = making_us(gemm.a, config.tile_m * gemm.k, gemm.batches * gemm.m * gemm.k, device)
+    making += making_us(gemm.w, config.tile_n * gemm.k, gemm.w_batches * gemm.n * gemm.k, device)
+    multiplying_us = 2 * results * gemm.k * additions / rate
+    tile_us = multiplying_us + TILE_OVERHEAD_US[tile] + making + adding_us(results, gemm, device)
     rounds = math.ceil(tiles / device.multiprocessors)
     waits_us = math.ceil(tiles / (BLOCKS_AT_ONCE * device.multiprocessors)) * gemm.k / config.tile_k * STEP_US
-    return LAUNCH_US + beside_us(max(rounds * tile_us, waits_us), stream_us(gemm, device))
+    after_us = finishing_us(row_parts(config, gemm), gemm, device)
+    return LAUNCH_US + beside_us(max(rounds * tile_us, waits_us), stream_us(gemm, device)) + after_us
 
 
 def arithmetic(config: Config, gemm: Gemm) -> str:
@@ -101,6 +120,11 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 def packed_bytes(gemm: Gemm) -> int:
     """It reads W as it lies."""
     return 0
+
+
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """Warps that have a part in a row."""
+    return math.ceil(gemm.n / config.tile_n) * WARPS_ACROSS
 
 
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
@@ -123,6 +147,12 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
         }
     )
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}"
+    parts = row_parts(config, gemm)
+    made = [operand.made_by or "kw::gemm::AsItLies" for operand in (gemm.a, gemm.w)]
+    given = ["*args" if operand.made_by else "{}" for operand in (gemm.a, gemm.w)]
+    types = [f"{name}_Config", end_of(epilogue, parts, gemm), *([] if is_as_it_lies(gemm) else made)]
+    arguments = ["problem", "*args", "stream", *([] if is_as_it_lies(gemm) else given)]
+    launch = f"kw::gemm_simt::launch<{', '.join(types)}>({', '.join(arguments)})"
     return f"""\
 struct {name}_Config {{
     using AType = {CPP_TYPE[gemm.a.dtype]};
@@ -131,7 +161,7 @@ struct {name}_Config {{
 }};
 extern "C" int {name}(const void* a, const void* w, void*, const {epilogue}::Args* args, cudaStream_t stream) {{
     const kw::gemm_simt::Problem problem = {{{_operand("a", gemm.a)}, {_operand("w", gemm.w)}, {sizes}}};
-    return kw::gemm_simt::launch<{name}_Config, {epilogue}>(problem, *args, stream);
+{launched(launch, epilogue, parts, gemm)}
 }}
 """
 

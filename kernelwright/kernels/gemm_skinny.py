@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from kernelwright.device import Device
 from kernelwright.kernels.gemm_shape import (
+    CACHE_OVER_MEMORY,
     LAUNCH_US,
     Gemm,
     Operand,
     beside_us,
     bytes_moved,
     constants,
+    is_as_it_lies,
     rows_are_readable,
 )
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
@@ -27,6 +29,7 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
@@ -38,8 +41,6 @@ MOST_FEW = 16
 # Of a copy's bandwidth, by warps that share a row: the more, the longer the pieces of memory that are read at a time.
 # Measured on the H200 with one row, but for 4.
 REACHED = {1: 0.815, 2: 0.86, 4: 0.89, 8: 0.915}
-# What the caches give, over what memory gives: few rows that each warp reads for itself come from there (measured).
-CACHE_OVER_MEMORY = 1.67
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,11 @@ class Config:
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     """The reason a config cannot run this product, in words."""
+    if not is_as_it_lies(gemm):
+        return "it multiplies what it reads: nothing is computed on the way."
     few = gemm.m if config.few_is_a else gemm.n
+    if gemm.row_state_bytes:
+        return "a row of its results lies in many blocks, a few in each: nothing is gained by reducing it there."
     if device.kind != "cuda":
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if gemm.a.dtype != gemm.w.dtype or gemm.a.dtype not in CPP_TYPE:
@@ -114,6 +119,11 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 
 def packed_bytes(gemm: Gemm) -> int:
     """It reads W as it lies."""
+    return 0
+
+
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """It reduces no rows."""
     return 0
 
 

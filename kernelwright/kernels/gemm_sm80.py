@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 from kernelwright.device import Device
 from kernelwright.kernels.gemm_pairs import (
+    made_in_passing,
+    making_in_passing_us,
     operands,
     pack_entry,
     packed_bytes,
+    passed,
     preparation,
     preparation_us,
     prepared_bytes,
+    then,
 )
+from kernelwright.kernels.gemm_rows import adding_us, end_of, finishing_us, launched
 from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
@@ -26,16 +31,18 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
 
 HEADER = "gemm_sm80.cuh"
-HEADERS = ("ptx90", "ptx80", "split", "gemm_epilogue", "gemm_sm80")
+HEADERS = ("ptx90", "ptx80", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm80")
 OLDEST = (8, 0)  # cp.async and this shape of mma
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
 CHUNK = 32  # of k between promotions
 MOST_BATCHES = 65535
+WARPS_ACROSS = 4  # of a tile, beside each other
 
 # Below this the three products lose to float32's own sum, as in gemm_sm90.
 SHORTEST_K = 32
@@ -97,14 +104,22 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Rounds of tiles at the expected rate beside the bytes, and the passes before."""
+    """Rounds of tiles at the expected rate beside the bytes, and the passes before and after."""
     reached = REACHED[config.tile_m, config.tile_n] * SHARE_OF_MMA.get(device.capability[0], 1.0)
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(gemm.k / CHUNK) * CHUNK
-    tile_us = PRODUCTS * 2 * config.tile_m * config.tile_n * k / rate + TILE_OVERHEAD_US
+    results = config.tile_m * config.tile_n
+    beside_it_us = making_in_passing_us(gemm, config.tile_m * k, device) + adding_us(results, gemm, device)
+    tile_us = PRODUCTS * 2 * results * k / rate + TILE_OVERHEAD_US + beside_it_us
     tiles = gemm.batches * math.ceil(gemm.m / config.tile_m) * math.ceil(gemm.n / config.tile_n)
     rounds = math.ceil(tiles / device.multiprocessors)
-    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device)) + preparation_us(gemm, device)
+    beside = preparation_us(gemm, device) + finishing_us(row_parts(config, gemm), gemm, device)
+    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device)) + beside
+
+
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """Warps that have a part in a row."""
+    return math.ceil(gemm.n / config.tile_n) * WARPS_ACROSS
 
 
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
@@ -120,6 +135,10 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for constant W, `name`_pack."""
     members = constants({"tile_m": config.tile_m, "tile_n": config.tile_n, "vector": config.vector})
+    parts = row_parts(config, gemm)
+    made = made_in_passing(gemm)
+    types = f"{name}_Config, {end_of(epilogue, parts, gemm)}{then(made)}"
+    launch = f"kw::gemm_sm80::launch<{types}>(operands, *args, stream{passed(made)})"
     return f"""\
 struct {name}_Config {{
 {members}
@@ -129,6 +148,6 @@ extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
 {preparation(gemm)}\
     const kw::gemm_sm80::Operands operands = {{{operands(gemm)}}};
-    return kw::gemm_sm80::launch<{name}_Config, {epilogue}>(operands, *args, stream);
+{launched(launch, epilogue, parts, gemm)}
 }}
 """

@@ -8,14 +8,20 @@ from dataclasses import dataclass
 from kernelwright.device import Device
 from kernelwright.kernels.gemm_pairs import (
     a_is_copied,
+    can_be_packed_by_panels,
+    made_in_passing,
+    making_in_passing_us,
     operands,
     pack_entry,
     packed_bytes,
+    passed,
     preparation,
     preparation_us,
     prepared_bytes,
     round_up,
+    then,
 )
+from kernelwright.kernels.gemm_rows import adding_us, end_of, finishing_us, launched
 from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, copy_us, stream_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
 
@@ -29,13 +35,15 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
 
 HEADER = "gemm_sm90.cuh"
-HEADERS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90")
+HEADERS = ("ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90")
 MOST_SPLITS = 128
+WIDEST = (128, 256)
 MOST_BATCHES = 65535
 RASTER = 16
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
@@ -63,6 +71,9 @@ REACHED = {
 }
 # Filling the ring and storing a result, by neighbours of one store: 6.5 us for 128 x 256 in fours, 20 one by one.
 STORE_US = {4: 6.5 / 2**15, 2: 11.0 / 2**15, 1: 20.0 / 2**15}
+# Of the time in which A is computed, what the other warpgroup does not multiply in: an estimate.
+MAKING_SHOWN = 0.5
+FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +98,16 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"k = {gemm.k}: under {SHORTEST_K} three products are less accurate than float32's own sum."
     if (config.tile_m, config.tile_n, config.promote) not in REACHED:
         return f"there is no {config.tile_m} x {config.tile_n} tile that promotes every {config.promote}."
+    if (config.tile_m, config.tile_n) == WIDEST and made_in_passing(gemm) and gemm.a.made_bytes:
+        return "the widest tile has no registers left for what A is computed of besides."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if gemm.batches > 1 and gemm.a.batch_pitch == 0:
         return "every batch has the same A, which the copy engine cannot say; give it as W or as one product."
     if gemm.batches > MOST_BATCHES:
         return f"{gemm.batches} batches; a grid has at most {MOST_BATCHES:,} along an axis."
+    if gemm.row_state_bytes and config.splits > 1:
+        return "parts of k are summed where the neighbours of a result are not: its row cannot be reduced there."
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
     if max(gemm.m, gemm.n, gemm.k) * max(gemm.batches, 1) >= 2**31:
@@ -148,11 +163,14 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
     results = config.tile_m * config.tile_n
     vector = config.vector if config.splits == 1 else 4
-    tile_us = PRODUCTS * 2 * results * k / rate + results * STORE_US[vector]
+    ending_us = results * (STORE_US[vector] if gemm.stored else FILL_US) + adding_us(results, gemm, device)
+    making_us = MAKING_SHOWN * making_in_passing_us(gemm, config.tile_m * k, device)
+    tile_us = PRODUCTS * 2 * results * k / rate + making_us + ending_us
     rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / device.multiprocessors)
     product_us = LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
     parts = part_bytes(config, gemm)
-    return product_us + preparation_us(gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
+    after_us = finishing_us(row_parts(config, gemm), gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
+    return product_us + preparation_us(gemm, device, can_be_packed_by_panels(gemm)) + after_us
 
 
 # --- memory, as gemm_sm90.cuh lays it out
@@ -162,9 +180,14 @@ def part_bytes(config: Config, gemm: Gemm) -> int:
     return 4 * config.splits * gemm.batches * gemm.m * round_up(gemm.n, 4) if config.splits > 1 else 0
 
 
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """Warps that have a part in a row: one a tile, or two that have half of its columns each."""
+    return math.ceil(gemm.n / config.tile_n) * (2 if config.tile_m == 64 else 1)
+
+
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
     """Scratch memory of a call: A's copy, W's pairs if they are made each time, the parts of k; 256-byte aligned."""
-    return prepared_bytes(gemm) + round_up(part_bytes(config, gemm), 256)
+    return prepared_bytes(gemm, can_be_packed_by_panels(gemm)) + round_up(part_bytes(config, gemm), 256)
 
 
 # --- C++
@@ -177,22 +200,27 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for constant W, `name`_pack."""
+    panels = can_be_packed_by_panels(gemm)
+    parts = row_parts(config, gemm)
+    made = made_in_passing(gemm)
+    types = f"{name}_Config, {end_of(epilogue, parts, gemm)}{then(made)}"
+    launch = f"kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream{passed(made)})"
     return f"""\
 struct {name}_Config {{
-{_config_members(config)}
+{_config_members(config, panels)}
 }};
 {pack_entry(name, gemm)}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
-{preparation(gemm)}\
+{preparation(gemm, panels)}\
     const kw::gemm_sm90::Operands operands = {{{operands(gemm)}}};
-    void* parts = (char*)workspace + {prepared_bytes(gemm)};
-    return kw::gemm_sm90::launch<{name}_Config, {epilogue}>(operands, parts, *args, stream);
+    void* parts = (char*)workspace + {prepared_bytes(gemm, panels)};
+{launched(launch, epilogue, parts, gemm)}
 }}
 """
 
 
-def _config_members(config: Config) -> str:
+def _config_members(config: Config, panels: bool) -> str:
     return constants(
         {
             "tile_m": config.tile_m,
@@ -201,6 +229,7 @@ def _config_members(config: Config) -> str:
             "splits": config.splits,
             "vector": config.vector,
             "raster": RASTER,
+            "panels": panels,
             "undo_truncation": True,
         }
     )

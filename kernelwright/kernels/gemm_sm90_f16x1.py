@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90_half
-from kernelwright.kernels.gemm_pairs import packer
-from kernelwright.kernels.gemm_shape import Gemm, Operand, constants, copy_us
+from kernelwright.kernels.gemm_pairs import packer, passed, then
+from kernelwright.kernels.gemm_rows import end_of, launched
+from kernelwright.kernels.gemm_shape import Gemm, Operand, copy_us
 from kernelwright.kernels.gemm_shape import floor_us as floor_at
-from kernelwright.kernels.gemm_sm90_half import RASTER
 
 __all__ = [
     "HEADERS",
@@ -20,27 +20,28 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
 
 HEADER = "gemm_sm90_f16x1.cuh"
-HEADERS = ("ptx90", "split", "gemm_epilogue", "gemm_sm90_half", "gemm_sm90_f16x1")
+HEADERS = ("ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90_half", "gemm_sm90_f16x1")
 MOST_BATCHES = 65535
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """As gemm_sm90_half's, which multiplies: columns of a tile, blocks that share W, neighbours of one store."""
+    """As gemm_sm90_half's, which multiplies."""
 
     tile_n: int
     cluster: int
     vector: int
-    blocks: int = 1
+    own_tiles: bool = False
 
     @property
     def half(self) -> gemm_sm90_half.Config:
-        return gemm_sm90_half.Config(self.tile_n, self.cluster, self.vector, self.blocks)
+        return gemm_sm90_half.Config(self.tile_n, self.cluster, self.vector, self.own_tiles)
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -54,7 +55,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
-    space = [Config(c.tile_n, c.cluster, c.vector, c.blocks) for c in gemm_sm90_half.configs(_packed(gemm), device)]
+    halves = gemm_sm90_half.configs(_packed(gemm), device)
+    space = [Config(c.tile_n, c.cluster, c.vector, c.own_tiles) for c in halves]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -96,6 +98,11 @@ def packed_bytes(gemm: Gemm) -> int:
     return _rows_bytes(gemm.n, gemm.k, gemm.w_batches)
 
 
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """As of the half-precision kernel."""
+    return gemm_sm90_half.row_parts(config.half, gemm)
+
+
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
     """Scratch memory of a call: A's rows and, where W is not constant, W's; 256-byte aligned."""
     w = 0 if gemm.w.constant else packed_bytes(gemm)
@@ -112,18 +119,10 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for constant W, `name`_pack."""
-    members = constants(
-        {
-            "tile_n": config.tile_n,
-            "cluster": config.cluster,
-            "blocks": config.blocks,
-            "vector": config.vector,
-            "raster": RASTER,
-        }
-    )
     sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
     a_pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
-    pack = f"{packer(1, gemm)}({{}}, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, {{}}, stream)"
+    places = _pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)
+    pack = f"{packer(1, gemm)}({{}}, {places}, {{}}, stream{passed(gemm.w.made_by)})"
     pack_ahead = f"""\
 extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
     return {pack.format("w", "packed")};
@@ -134,17 +133,21 @@ extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
     const cudaError_t packed = {pack.format("(const float*)w", "rows")};
     if (packed != cudaSuccess) return packed;
 """
+    parts = row_parts(config, gemm)
+    end = end_of(epilogue, parts, gemm)
+    types = f"{name}_Config, {end}{then(gemm.a.made_by)}"
+    launch = f"kw::gemm_sm90_f16x1::launch<{types}>(operands, workspace, *args, stream{passed(gemm.a.made_by)})"
     return f"""\
 struct {name}_Config {{
     using Type = __half;
-{members}
+{gemm_sm90_half.config_members(config.half)}
 }};
 {pack_ahead if gemm.w.constant else ""}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
 {"" if gemm.w.constant else pack_now}\
     const kw::gemm_sm90_f16x1::Operands operands = {{a, {a_pitches}, {"w" if gemm.w.constant else "rows"}, {sizes}}};
-    return kw::gemm_sm90_f16x1::launch<{name}_Config, {epilogue}>(operands, workspace, *args, stream);
+{launched(launch, epilogue, parts, gemm)}
 }}
 """
 

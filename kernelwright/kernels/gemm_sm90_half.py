@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.device import Device
+from kernelwright.kernels.gemm_rows import adding_us, end_of, finishing_us, launched
 from kernelwright.kernels.gemm_shape import (
     LAUNCH_US,
     Gemm,
@@ -13,6 +14,7 @@ from kernelwright.kernels.gemm_shape import (
     beside_us,
     constants,
     copy_us,
+    is_as_it_lies,
     rows_are_readable,
     stream_us,
 )
@@ -28,6 +30,7 @@ __all__ = [
     "entry",
     "floor_us",
     "packed_bytes",
+    "row_parts",
     "why_not",
     "workspace_bytes",
 ]
@@ -52,29 +55,27 @@ REACHED = {
 }
 # Filling the ring and storing the results of a tile, from the same measurements.
 TILE_US = {(256, 2): 6.8, (256, 1): 5.0, (192, 2): 4.0, (192, 1): 4.0, (128, 2): 1.5, (128, 1): 1.5, (64, 1): 1.5}
-
-
-# A block of two has half the ring, and both share the copies' way from L2: an estimate.
-TWO_BLOCKS = 0.92
-WIDEST_OF_TWO = 128
-LONGEST_EPILOGUE_OF_TWO = 45  # instructions an element; longer ones spill (seen by compiling)
+WIDEST_OWN = 128  # columns of a tile whose sums fit one warpgroup
+OWN_REACHED = 0.94  # of the same rate, where one warpgroup multiplies at a time
 # What runs the epilogue's instructions, one for each unit of `epilogue_flops`.
 LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store; blocks on a
-    multiprocessor at once."""
+    """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store; own_tiles: each
+    warpgroup has tiles of its own, and stores one while the other multiplies."""
 
     tile_n: int
     cluster: int
     vector: int
-    blocks: int = 1
+    own_tiles: bool = False
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     """The reason a config cannot run this product, in words."""
+    if not is_as_it_lies(gemm):
+        return "it multiplies what it reads: nothing is computed on the way."
     if device.arch != "sm_90a":
         return f"wgmma and the copy engine need sm_90a; {device.name} is {device.arch}."
     if gemm.a.dtype != gemm.w.dtype or gemm.a.dtype not in ("float16", "bfloat16"):
@@ -89,10 +90,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"there is no {config.tile_n}-column tile shared by {config.cluster} blocks."
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
-    if config.blocks > 1 and config.tile_n > WIDEST_OF_TWO:
-        return f"two blocks of {config.tile_n} columns do not fit the registers of a multiprocessor."
-    if config.blocks > 1 and gemm.epilogue_flops > LONGEST_EPILOGUE_OF_TWO:
-        return f"an epilogue of {gemm.epilogue_flops} instructions does not fit the registers of two blocks."
+    if config.own_tiles and config.tile_n > WIDEST_OWN:
+        return f"the sums of {config.tile_n} columns do not fit the registers of one warpgroup."
     if config.cluster == 2 and gemm.m <= TILE_M:
         return f"{gemm.m} rows are one tile high; a pair of blocks needs two."
     return None
@@ -101,7 +100,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
-    space = [Config(tile_n, cluster, vector, blocks) for tile_n, cluster in REACHED for blocks in (1, 2)]
+    space = [Config(tile_n, cluster, vector, own_tiles) for tile_n, cluster in REACHED for own_tiles in (False, True)]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -114,15 +113,18 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """Rounds of tiles at the measured rate, beside the bytes."""
     lanes_us = LANES_OF_MULTIPROCESSOR * CLOCK_MHZ  # instructions of single lanes in a microsecond
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * REACHED[config.tile_n, config.cluster]
-    overhead_us = TILE_US[config.tile_n, config.cluster] + gemm.epilogue_flops * TILE_M * config.tile_n / lanes_us
-    tile_us = 2 * TILE_M * config.tile_n * gemm.k / rate + overhead_us
+    results = TILE_M * config.tile_n
+    ending_us = gemm.epilogue_flops * results / lanes_us + adding_us(results, gemm, device)
+    overhead_us = TILE_US[config.tile_n, config.cluster] + ending_us
+    tile_us = 2 * results * gemm.k / rate + overhead_us
     high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
     rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
     copying_us = sum(2 * copy_us(size, size, device) for size in _copied_bytes(gemm))  # 2: of narrow loads
-    if config.blocks == 2:  # what one block spends outside its main loop, the other multiplies in; but for the last
-        rounds_us = rounds * (tile_us - overhead_us) + overhead_us
-        return LAUNCH_US + beside_us(rounds_us / TWO_BLOCKS, stream_us(gemm, device)) + copying_us
-    return LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device)) + copying_us
+    # What one warpgroup spends on the results of its own tile, the other multiplies in; but for the last.
+    alone_us = rounds * (tile_us - overhead_us) / OWN_REACHED + overhead_us
+    rounds_us = alone_us if config.own_tiles else rounds * tile_us
+    passes_us = copying_us + finishing_us(row_parts(config, gemm), gemm, device)
+    return LAUNCH_US + beside_us(rounds_us, stream_us(gemm, device)) + passes_us
 
 
 def arithmetic(config: Config, gemm: Gemm) -> str:
@@ -152,6 +154,11 @@ def _copied_bytes(gemm: Gemm) -> list[int]:
     return [size for size in (_a_bytes(gemm), 0 if gemm.w.constant else packed_bytes(gemm)) if size]
 
 
+def row_parts(config: Config, gemm: Gemm) -> int:
+    """Warps that have a part in a row: one a tile."""
+    return math.ceil(gemm.n / config.tile_n)
+
+
 def workspace_bytes(config: Config, gemm: Gemm) -> int:
     """Scratch memory of a call for its copies, A's first; 256-byte aligned."""
     return sum(_copied_bytes(gemm))
@@ -164,15 +171,7 @@ def _rounded(size: int) -> int:
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for a W that is copied ahead,
     `name`_pack."""
-    members = constants(
-        {
-            "tile_n": config.tile_n,
-            "cluster": config.cluster,
-            "blocks": config.blocks,
-            "vector": config.vector,
-            "raster": RASTER,
-        }
-    )
+    members = config_members(config)
     pitch = _pitch(gemm)
     copied = [not rows_are_readable(operand) for operand in (gemm.a, gemm.w)]
     laid = [
@@ -195,6 +194,8 @@ extern "C" int {name}_pack(const void* w, void* packed, cudaStream_t stream) {{
     made = "".join(
         f"    if (const int error = {copy}) return error;\n    {now};\n" for wanted, copy, now in steps if wanted
     )
+    parts = row_parts(config, gemm)
+    launch = f"kw::gemm_sm90_half::launch<{name}_Config, {end_of(epilogue, parts, gemm)}>(operands, *args, stream)"
     return f"""\
 struct {name}_Config {{
     using Type = {cpp};
@@ -205,9 +206,21 @@ extern "C" int {name}(
     const void* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
 {made}\
     const kw::gemm_sm90_half::Operands operands = {{a, w, {pitches}, {sizes}}};
-    return kw::gemm_sm90_half::launch<{name}_Config, {epilogue}>(operands, *args, stream);
+{launched(launch, epilogue, parts, gemm)}
 }}
 """
+
+
+def config_members(config: Config) -> str:
+    return constants(
+        {
+            "tile_n": config.tile_n,
+            "cluster": config.cluster,
+            "own_tiles": config.own_tiles,
+            "vector": config.vector,
+            "raster": RASTER,
+        }
+    )
 
 
 def _copy(cpp: str, name: str, operand: Operand, rows: int, k: int, batches: int, pitch: int, to: str) -> str:

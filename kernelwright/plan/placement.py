@@ -51,7 +51,7 @@ from kernelwright.plan.steps import (
     contiguous,
 )
 from kernelwright.plan.tiles import window_sizes
-from kernelwright.plan.units import Unit
+from kernelwright.plan.units import Prologue, Unit
 from kernelwright.simplify.ownership import is_backwards
 from kernelwright.simplify.views import squeezed
 
@@ -170,7 +170,7 @@ class Placement:
         last = unit.maps[-1] if unit.maps else unit.core
         assert last is not None
         shape = last.shape
-        core = None if unit.core is None else self.core(unit.core)
+        core = None if unit.core is None else self.core(unit.core, unit.prologues)
         inside = {*unit.maps, unit.core}
         sources = self.sources(unit)
         loads: dict[Node, Layout] = {}
@@ -196,7 +196,7 @@ class Placement:
     def add_rows(self, number: int, unit: Unit) -> None:
         """A kernel that reduces, maybe what its core makes. Results are new memory: while one row is written, others
         may still be read. Only state that a row's own new value is made of lies where it was."""
-        core = None if unit.core is None else self.core(unit.core)
+        core = None if unit.core is None else self.core(unit.core, unit.prologues)
         inside = {*unit.maps, unit.core}
         row = row_shape(unit.shape, unit.axes)
         sources = self.sources(unit)
@@ -275,8 +275,8 @@ class Placement:
         """Where what the unit's Gathers pick from lies."""
         return {n.x: self.load(n.x, n.x.shape, guarded=True) for n in unit.maps if isinstance(n, Gather)}
 
-    def core(self, node: Contract | Conv) -> Product | Convolution:
-        return self.product(node) if isinstance(node, Contract) else self.convolution(node)
+    def core(self, node: Contract | Conv, prologues: Sequence[Prologue]) -> Product | Convolution:
+        return self.product(node, prologues) if isinstance(node, Contract) else self.convolution(node)
 
     def convolution(self, node: Conv) -> Convolution:
         """The convolution with its operands where they lie, in whatever order; what strides cannot say is copied."""
@@ -289,24 +289,43 @@ class Placement:
             routed=self.origins[node],
         )
 
-    def product(self, node: Contract) -> Product:
-        """The product with its operands where they lie; one that strides cannot describe is copied first."""
+    def product(self, node: Contract, prologues: Sequence[Prologue]) -> Product:
+        """The product with its operands, or what they are computed of, where they lie; one that strides cannot describe
+        is copied first."""
         form = form_of(node)
         assert form is not None, "routes name only products that have a form"
-        a = self.matrix(form.a, form.a_labels, form.batch, form.rows, form.summed)
-        w = self.matrix(form.w, form.w_labels, form.batch, form.columns, form.summed)
+        made: dict[Node, Prologue] = {prologue.result: prologue for prologue in prologues}
+        a, w = (made[x].given if x in made else x for x in (form.a, form.w))
         return Product(
             node,
             batches=extent_of(node, form.batch),
             m=extent_of(node, form.rows),
             n=extent_of(node, form.columns),
             k=extent_of(node, form.summed),
-            a=a,
-            w=w,
+            a=self.matrix(a, form.a_labels, form.batch, form.rows, form.summed),
+            w=self.matrix(w, form.w_labels, form.batch, form.columns, form.summed),
             constant=self.is_constant(base_of(form.w)),
             precision=self.precision,
             routed=self.origins[node],
+            of_a=self.prologue(made.get(form.a), form.a_labels, form.batch + form.rows + form.summed),
+            of_w=self.prologue(made.get(form.w), form.w_labels, form.batch + form.columns + form.summed),
         )
+
+    def prologue(self, made: Prologue | None, labels: str, wanted: str) -> Region | None:
+        """What is computed of an operand, its axes in the order of batches, rows and k."""
+        if made is None:
+            return None
+        order = [labels.index(label) for label in wanted if label in labels]
+        loads: dict[Node, Layout] = {}
+        for node in made.maps:
+            for x in node.args:
+                known = x in made.maps or x is made.given or x in loads or isinstance(base_of(x), Const)
+                if not known:
+                    layout = self.load(x, made.result.shape)
+                    shape, strides = (tuple(v[i] for i in order) for v in (layout.shape, layout.strides))
+                    loads[x] = replace(layout, shape=shape, strides=strides)
+        shape = tuple(made.result.shape[i] for i in order)
+        return Region(shape, tuple(loads.items()), made.maps, (), made.given)
 
     def is_constant(self, weight: Node) -> bool:
         """Whether it may be packed ahead: a parameter that no step of ours writes."""
@@ -366,7 +385,10 @@ class Placement:
         self, number: int, unit: Unit, node: Node, loads: Mapping[Node, Layout], writes_over: dict[str, str]
     ) -> Buffer:
         """State in its own place, else the memory of an operand that dies here, else new memory."""
-        core_reads = {x for operand in unit.core.operands for x in self.memory[operand]} if unit.core else set()
+        before = [x for prologue in unit.prologues for n in prologue.maps for x in n.operands]
+        core_reads = (
+            {x for operand in (*unit.core.operands, *before) for x in self.memory[operand]} if unit.core else set()
+        )
         for update in self.graph.updates:
             if update.target in core_reads:
                 continue  # other blocks may still need what one writes

@@ -28,6 +28,7 @@ from kernelwright.plan.layouts import base_of
 from kernelwright.plan.memory import memory_of
 from kernelwright.plan.opened import opened
 from kernelwright.plan.placement import Placement
+from kernelwright.plan.prologues import with_prologues
 from kernelwright.plan.resampled import resampled
 from kernelwright.plan.routes import LIBRARY_ONLY, Routes
 from kernelwright.plan.steps import Plan
@@ -38,8 +39,12 @@ from kernelwright.plan.units import Unit, made_by
 def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph, origins = opened(prepared(graph, routes.resample), routes.own)
-    reducing = frozenset(node for node, routed in origins.items() if routed in routes.reducing)
-    units = ordered(with_reductions(units_of(graph, frozenset(origins)), graph, reducing))
+    reducing, fed = (
+        frozenset(node for node, routed in origins.items() if routed in named)
+        for named in (routes.reducing, routes.fed)
+    )
+    units = with_reductions(units_of(graph, frozenset(origins)), graph, reducing)
+    units = ordered(with_prologues(units, graph, fed))
     return Placement(graph, units, routes, origins).placed()
 
 

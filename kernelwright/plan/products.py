@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from kernelwright.ir.nodes import Contract, Node
-from kernelwright.plan.steps import Layout
+from kernelwright.plan.steps import Layout, Region
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,7 @@ class Product:
     constant   w is a parameter
     precision  what it may round its operands to, as in Routes
     routed     the node that routes name: this one, or the call that it was part of
+    of_a, of_w what is computed of a or w before it is multiplied, over [batches..., rows..., k]; None: it is as it lies
     """
 
     node: Contract
@@ -52,6 +53,12 @@ class Product:
     constant: bool
     precision: str
     routed: Node
+    of_a: Region | None = None
+    of_w: Region | None = None
+
+    @property
+    def prologues(self) -> tuple[Region, ...]:
+        return tuple(region for region in (self.of_a, self.of_w) if region is not None)
 
     @property
     def flops(self) -> int:
@@ -59,7 +66,8 @@ class Product:
 
     @property
     def bytes_read(self) -> int:
-        return self.a.layout.touched_bytes + self.w.layout.touched_bytes
+        beside = sum(region.bytes_moved for region in self.prologues)
+        return self.a.layout.touched_bytes + self.w.layout.touched_bytes + beside
 
 
 def form_of(node: Contract) -> Form | None:

@@ -19,6 +19,10 @@ from kernelwright.simplify.views import squeezed
 # Operands and results of one kernel, as for Maps: a call with more pointers than this is slow to make.
 MOST_POINTERS = 48
 
+# Each walk along a row computes again what the reductions of the walks before it were computed from. In a loop that
+# normalises over and over that grows with the square of its length, and so does the time of the compilers.
+MOST_AGAIN = 64
+
 Key: TypeAlias = tuple[type[Node], Shape, Shape, bool]
 
 
@@ -250,7 +254,7 @@ class Grower:
             below |= self.order.below[node]
         if above & below & ~bits or self.pointers((*self.members, *fresh)) > MOST_POINTERS:
             return False
-        if self.picks_from_rows((*self.members, *fresh)):
+        if self.picks_from_rows((*self.members, *fresh)) or self.computed_again((*self.members, *fresh)) > MOST_AGAIN:
             return False
         self.members |= dict.fromkeys(fresh)
         self.bits, self.above, self.below = bits, above, below
@@ -262,6 +266,20 @@ class Grower:
         inside = set(members)
         gathers = [n for n in members if isinstance(n, Gather)]
         return any(self.order.above[n] & seeds or base_of(n.x) in inside for n in gathers)
+
+    def computed_again(self, members: Sequence[Node]) -> int:
+        """How many Maps of the whole shape are computed in more than one walk, once for each walk but the first."""
+        level: dict[Node, int] = {}
+        walks: dict[int, set[Node]] = defaultdict(set)
+        for node in sorted(members, key=self.order.number.__getitem__):
+            level[node] = max((level.get(x, 0) for x in node.operands), default=0) + is_seed(node)
+            pending = list(node.operands) if is_seed(node) else []
+            while pending:
+                x = pending.pop()
+                if isinstance(x, Map) and x in level and x.shape == self.shape and x not in walks[level[node]]:
+                    walks[level[node]].add(x)
+                    pending.extend(x.args)
+        return sum(map(len, walks.values())) - len(set[Node]().union(*walks.values()))
 
     def pointers(self, members: Sequence[Node]) -> int:
         """What is read from outside and what somebody outside may read, at most."""

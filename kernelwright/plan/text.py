@@ -5,6 +5,7 @@ from __future__ import annotations
 from kernelwright.device import Device
 from kernelwright.ir.nodes import Node, Opaque, Shape
 from kernelwright.ir.text import node_text, number
+from kernelwright.plan.products import Product
 from kernelwright.plan.steps import CopyBack, Kernel, Layout, Library, Materialise, Plan, Step
 
 
@@ -51,7 +52,11 @@ def floor_us(kernel: Kernel, device: Device) -> float:
 
 def kernel_body(step: Kernel, names: dict[Node, str]) -> list[str]:
     core = step.core
-    lines = [] if core is None else [f"{names[core.node]:<6} = {node_text(core.node, names)}"]
+    lines: list[str] = []
+    for region in core.prologues if isinstance(core, Product) else ():
+        lines += [f"load   {layout_text(layout)}" for _, layout in region.loads]
+        lines += [f"{names[node]:<6} = {node_text(node, names)}" for node in region.maps]
+    lines += [] if core is None else [f"{names[core.node]:<6} = {node_text(core.node, names)}"]
     lines += [f"load   {layout_text(layout)}" for _, layout in step.region.loads]
     lines += [f"pick   {layout_text(o.layout)}, by index {strides_text(o.strides)}" for _, o in step.region.sources]
     lines += [f"{names[node]:<6} = {node_text(node, names)}" for node in step.region.body]

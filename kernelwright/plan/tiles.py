@@ -1,11 +1,11 @@
-"""Units come in; those in which a convolution's own kernel can reduce its result, joined into one, go out.
+"""Units come in; those in which a product's or convolution's own kernel can reduce its result, joined, go out.
 
 Whole rows: a tile of a convolution has all channels of some pixels, so that what is reduced along the channels is whole
 there, and everything that follows can be computed there too. Which tile has room for how many channels, templates say.
 
-Rows in pieces: what is reduced over space, maybe over images and neighbouring channels too, lies in many tiles. The
-convolution's kernel keeps what each tile knows of it and finishes the rows; what sees them again along the row is left
-to a kernel of its own.
+Rows in pieces: what is reduced over space, maybe over images and neighbouring channels too, lies in many tiles; so do
+the columns of a product. The kernel keeps what each tile knows of a row and finishes the rows; what sees them again
+along the row is left to a kernel of its own.
 
 Windows: what is pooled in windows side by side is whole in a tile that has whole windows. Nothing else may need what is
 pooled: places that are in no window are not seen.
@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from kernelwright.ir.nodes import Const, Conv, Graph, Map, Node, Reduce, Reshape, Scan, Shape, Windows, walk
+from kernelwright.ir.nodes import Const, Contract, Conv, Graph, Map, Node, Reduce, Reshape, Scan, Shape, Windows, walk
 from kernelwright.plan.fuse import ends_of, users_of
 from kernelwright.plan.layouts import base_of
 from kernelwright.plan.rows import MOST_POINTERS
@@ -38,7 +38,7 @@ class Pieces:
 
 
 def with_reductions(units: Sequence[Unit], graph: Graph, reducing: frozenset[Node]) -> list[Unit]:
-    """Each convolution that is named, together with the first unit that reduces its result."""
+    """Each product and convolution that is named, together with the first unit that reduces its result."""
     if not reducing:
         return list(units)
     position = {node: i for i, node in enumerate(graph.nodes())}
@@ -54,19 +54,18 @@ def with_reductions(units: Sequence[Unit], graph: Graph, reducing: frozenset[Nod
 
 
 def joined(core: Unit, rows: Unit, users: Users, ends: Set[Node]) -> list[Unit]:
-    """The unit that convolves and reduces, and the one that is left, if any; nothing if they cannot be joined."""
-    conv = core.core
-    if not isinstance(conv, Conv) or not can_be_joined(rows):
+    """The unit that multiplies and reduces, and the one that is left, if any; nothing if they cannot be joined."""
+    made = core.core
+    assert made is not None
+    if not can_be_joined(rows):
         return []
-    if pools_result(rows, core):
+    if isinstance(made, Conv) and pools_result(rows, core):
         return in_windows(core, rows, users, ends)
     if not reduces_result(rows, core):
         return []
-    if is_whole(rows.shape, rows.axes, conv):
-        return [replace(rows, maps=(*core.maps, *rows.maps), core=conv)]
-    if pieces_of(rows.shape, rows.axes, conv) is None or levels_of(rows) is None:
-        return []
-    return in_pieces(core, rows)
+    if isinstance(made, Conv) and is_whole(rows.shape, rows.axes, made):
+        return [replace(rows, maps=(*core.maps, *rows.maps), core=made)]
+    return in_pieces(core, rows) if has_pieces(rows.shape, rows.axes, made) and levels_of(rows) is not None else []
 
 
 def can_be_joined(rows: Unit) -> bool:
@@ -77,7 +76,14 @@ def in_order(unit: Unit, position: Mapping[Node, int]) -> Unit:
     return replace(unit, maps=tuple(sorted(dict.fromkeys(unit.maps), key=position.__getitem__)))
 
 
-# --- what a convolution's kernel can reduce
+# --- what a product's or convolution's kernel can reduce
+
+
+def has_pieces(shape: Shape, axes: Shape, made: Contract | Conv) -> bool:
+    """Whether each tile has a part in rows that it can tell apart: of a product, those along its columns."""
+    if isinstance(made, Conv):
+        return pieces_of(shape, axes, made) is not None
+    return axes == (len(shape) - 1,) and shape[-1] == made.shape[-1]
 
 
 def is_whole(shape: Shape, axes: Shape, conv: Conv) -> bool:
@@ -101,11 +107,11 @@ def pieces_of(shape: Shape, axes: Shape, conv: Conv) -> Pieces | None:
 
 def reduces_result(rows: Unit, core: Unit) -> bool:
     """Whether the unit reduces what the other makes, as it is, and needs nothing else that waits for that."""
-    conv = core.core
-    assert isinstance(conv, Conv)
-    if rows.shape == conv.shape:
+    made = core.core
+    assert made is not None
+    if rows.shape == made.shape:
         return reads_only(rows, core, {x for x in rows.operands if x in core.nodes})
-    regrouped = {x for x in rows.operands if isinstance(x, Reshape) and x.x is conv and x.shape == rows.shape}
+    regrouped = {x for x in rows.operands if isinstance(x, Reshape) and x.x is made and x.shape == rows.shape}
     return not core.maps and reads_only(rows, core, regrouped)
 
 

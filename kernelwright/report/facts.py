@@ -93,7 +93,7 @@ def kernel_facts(
     rows = {row.kernel: row for row in tuned}
     for source in program.sources:
         kernel, row = source.kernel, rows.get(source.kernel.name)
-        used = resources_of(kernel.name, resources)
+        used = resources_of(source.twin_of or kernel.name, resources)
         yield KernelFacts(
             name=kernel.name,
             formula=source.formula,

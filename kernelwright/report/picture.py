@@ -123,7 +123,8 @@ def kernel_lines(step: Kernel) -> tuple[str, ...]:
     names = [node.fn for node in step.region.body]
     spoken = [name for name in names if name not in SILENT] or names[:1]
     core = [core_text(step.core)] if step.core is not None else []
-    lines = [*core, *counted(spoken)]
+    before = [n.fn for made in step.core.prologues for n in made.maps] if isinstance(step.core, Product) else []
+    lines = [*counted(before), *core, *counted(spoken)]
     if len(lines) > MOST_LINES:
         left = len(lines) - MOST_LINES + 1
         lines = [*lines[: MOST_LINES - 3], f"… {left} more", *lines[-2:]]
@@ -169,6 +170,9 @@ def layouts_in(value: Any) -> Iterator[Layout]:
     """Every layout that a core names, whatever kind of core it is."""
     if isinstance(value, Layout):
         yield value
+    elif isinstance(value, tuple):
+        for part in value:
+            yield from layouts_in(part)
     elif is_dataclass(value) and not isinstance(value, (type, Node)):
         for field in dataclass_fields(value):
             yield from layouts_in(getattr(value, field.name))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -72,10 +73,14 @@ def kernels_table(rows: Sequence[Tuned]) -> Table:
     for title in ("kernel", "time", "floor", "of floor", "from"):
         table.add_column(title, justify="right" if title in ("time", "floor", "of floor") else "left", no_wrap=True)
     table.add_column("config", overflow="fold")  # may be long: the others must not be cut for it
-    for row in rows:
+    alike: dict[tuple[str, str, float], list[Tuned]] = {}
+    for row in rows:  # of a kernel that is launched with many buffers, one line
+        name = re.sub(r"_kernel(_\d+)?$", "", row.kernel)
+        alike.setdefault((name, str(row.choice), row.floor_us), []).append(row)
+    for row, *others in alike.values():
         measured = row.median_us is not None
         table.add_row(
-            row.kernel,
+            f"{row.kernel}{f', {1 + len(others)} times' if others else ''}",
             time_text(row.median_us) if row.median_us is not None else "-",
             time_text(row.floor_us),
             f"{row.floor_us / row.median_us:.0%}" if measured and row.median_us else "-",

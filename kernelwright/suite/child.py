@@ -234,6 +234,7 @@ def policy_of(job: Job) -> Policy:
         precision=job.terms.precision,  # type: ignore[arg-type]
         timing=bool(job.terms.baselines),
         restarts=effort.restarts,
+        extensions=effort.restarts - 1,
         restart_s=effort.restart_s,
         robustness=effort.robustness,
         sanitize=False,

@@ -86,14 +86,22 @@ def rounds(choices: Sequence[Choice], runs: Sequence[Callable[[], None] | None],
     return [Trial(choices[i], typical(t)) for i, t in times.items() if t]
 
 
-def wall_clock(run: Callable[[], None]) -> float:
-    begin = time.perf_counter()
-    run()
-    return (time.perf_counter() - begin) * 1e6
+def cpu_clock() -> Callable[[Callable[[], None]], float]:
+    """Wall-clock time; of one thread alone the time that it ran, whatever others do at the same time."""
+    import torch
+
+    now = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+
+    def clock(run: Callable[[], None]) -> float:
+        begin = now()
+        run()
+        return (now() - begin) * 1e6
+
+    return clock
 
 
 def clock_of(device: Device) -> Callable[[Callable[[], None]], float]:
-    return cuda_clock(device) if device.kind == "cuda" else wall_clock
+    return cuda_clock(device) if device.kind == "cuda" else cpu_clock()
 
 
 def cuda_clock(device: Device) -> Callable[[Callable[[], None]], float]:
@@ -204,7 +212,7 @@ def product_run(library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], d
 
 
 def library_us(kernel: Kernel, device: Device) -> float:
-    """PyTorch's time for the product alone, and the bytes of the pass that would follow it."""
+    """PyTorch's time for the product alone, and the bytes of the passes before and after it."""
     import torch
 
     core = kernel.core
@@ -227,7 +235,14 @@ def library_us(kernel: Kernel, device: Device) -> float:
         for _ in range(WARM_UPS):
             run()
         samples = [clock(run) for _ in range(5)]
-    return TYPICAL[device.kind](samples) + pass_after_us(kernel, device)
+    return TYPICAL[device.kind](samples) + passes_before_us(core, device) + pass_after_us(kernel, device)
+
+
+def passes_before_us(core: Product, device: Device) -> float:
+    """The kernels that would compute its operands."""
+    sides = ((core.of_a, core.a), (core.of_w, core.w))
+    moved = [2 * x.layout.touched_bytes + made.bytes_moved for made, x in sides if made is not None]
+    return sum(LAUNCH_US + size / device.copy_gbps / 1e3 for size in moved)
 
 
 def pass_after_us(kernel: Kernel, device: Device) -> float:

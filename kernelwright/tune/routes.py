@@ -17,7 +17,7 @@ from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
 from kernelwright.tune.conv_library import conv_library_us
-from kernelwright.tune.joining import Microseconds, faster_joined, is_joined
+from kernelwright.tune.joining import Microseconds, faster_joined, is_fed, is_joined
 from kernelwright.tune.layouts import faster_in_channels_last
 from kernelwright.tune.measure import pass_after_us
 from kernelwright.tune.tune import Tuned
@@ -29,10 +29,11 @@ CLEARLY_FASTER = {"float32": 0.8, "float16": 0.95, "bfloat16": 0.95}
 # Where the device is here, what is chosen is measured and given back if it loses: half a chance is worth a trial.
 WORTH_A_TRIAL = 1.1
 
-# The same for a convolution that reduces its own result, against the two kernels that do it apart: how long its
-# epilogue takes is an estimate.
-JOINED_CLEARLY_FASTER = 0.9
-JOINED_WORTH_A_TRIAL = 1.5
+# The same for a contraction that reduces its own result, against the kernels that do it apart. A convolution's tiles
+# end in another way then, and how long that takes is an estimate. A product's main loop is the same in both, and what
+# is left to compare is passes over its result, of which the model knows the bytes.
+JOINED_CLEARLY_FASTER = {Convolution: 0.9, Product: 1.0}
+JOINED_WORTH_A_TRIAL = {Convolution: 1.5, Product: 1.1}
 
 # What the library takes besides: with it, a product at the device's peak and then the writing of its result is within
 # 15% of what was measured on the H200, from 4096 x 4096 x 16 to 8192 x 8192 x 8192.
@@ -65,7 +66,7 @@ def choose_routes(
         return Routes(frozenset(), turned, precision, resample=resample)
     every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights, resample=resample)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
-    return with_joined(replace(every, own=ours), graph, device)
+    return with_fed(with_joined(replace(every, own=ours), graph, device), graph, device)
 
 
 def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
@@ -76,11 +77,27 @@ def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
     if not any(map(is_joined, joined.kernels)):
         return routes
 
-    def model_us(kernel: Kernel) -> float | None:
-        return next((us for us, _ in priced_choices(kernel, device)), None)
+    def margin(kernel: Kernel) -> float:
+        assert kernel.core is not None
+        return (JOINED_WORTH_A_TRIAL if device.present else JOINED_CLEARLY_FASTER)[type(kernel.core)]
 
-    margin = JOINED_WORTH_A_TRIAL if device.present else JOINED_CLEARLY_FASTER
-    return replace(routes, reducing=faster_joined(joined, plan(graph, routes), model_us, model_us, margin))
+    known = model_us(device)
+    return replace(routes, reducing=faster_joined(joined, plan(graph, routes), known, known, margin, is_joined))
+
+
+def with_fed(routes: Routes, graph: Graph, device: Device) -> Routes:
+    """The same, with those of our products that should compute their operands on the way. The cost model decides, on a
+    device that is here too: it weighs bytes that are known against instructions that are counted."""
+    fed = plan(graph, replace(routes, fed=routes.own)) if routes.own else None
+    if fed is None or not any(map(is_fed, fed.kernels)):
+        return routes
+    known = model_us(device)
+    return replace(routes, fed=faster_joined(fed, plan(graph, routes), known, known, lambda _: 1.0, is_fed))
+
+
+def model_us(device: Device) -> Microseconds:
+    """What the cost model expects of the config that it likes best."""
+    return lambda kernel: next((us for us, _ in priced_choices(kernel, device)), None)
 
 
 def tf32_in_products() -> bool:
@@ -154,7 +171,9 @@ def settled(
     routes: Routes, joined: tuple[Plan, Sequence[Tuned]], apart: tuple[Plan, Sequence[Tuned]], present: bool
 ) -> Routes:
     """What stays of the routes when a plan with joined kernels, and the one without, have both been measured."""
-    reducing = faster_joined(joined[0], apart[0], measured_us(joined[1]), measured_us(apart[1]), 1.0)
+    reducing = faster_joined(
+        joined[0], apart[0], measured_us(joined[1]), measured_us(apart[1]), lambda _: 1.0, is_joined
+    )
     if_joined, if_apart = (without_losers(routes, made, tuned, present).own for made, tuned in (joined, apart))
     own = frozenset(node for node in routes.own if node in (if_joined if node in reducing else if_apart))
     return replace(routes, own=own, reducing=reducing & own)

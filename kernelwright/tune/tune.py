@@ -13,6 +13,7 @@ from kernelwright import kernels
 from kernelwright.device import Device
 from kernelwright.generate import default_choices
 from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
+from kernelwright.generate.twins import nameless
 from kernelwright.kernels import reduce
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import Config, TileConfig
@@ -125,8 +126,8 @@ def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
 
 
 def tuning_key(kernel: Kernel, device: Device) -> TuningKey:
-    """The struct's text says everything about a kernel: its body, shape, strides and types."""
-    struct = source_of(kernel, ranked_choices(kernel, device)[0]).struct
+    """The struct's text says everything about a kernel: its body, shape, strides and types; its names say nothing."""
+    struct = nameless(source_of(kernel, ranked_choices(kernel, device)[0]))
     shape = "x".join(map(str, kernel.region.shape))
     return TuningKey(digest(struct), shape, device.name, digest(template_text(device)))
 

@@ -20,12 +20,13 @@ QUICK = Policy(
     robustness=False,
     mutants=False,
     build_limit_s=90,
-    load_limit_s=30,
-    call_limit_s=15,
+    load_limit_s=90,
+    call_limit_s=90,
     families=("own", "zero_mean", "scaled_1e-2", "last_spike", "spikes"),
 )
 # The cases in which speed is the point: eager only, few restarts.
 TIMED = Policy(
+    extensions=0,
     budget_s=5,
     timing=True,
     restarts=2,

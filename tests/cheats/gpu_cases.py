@@ -85,6 +85,7 @@ GPU_CASES = (
     GpuCase("P11 wide softmax", "itself", "softmax_large", (V.CORRECT,)),
     GpuCase("outputs of more than a gigabyte", "itself", "mish_twice", (V.CORRECT,)),
     GpuCase("convolution and batch norm", "itself", "conv", (V.CORRECT,)),
+    GpuCase("probabilities, which the GPU asserts", "itself", "probabilities", (V.CORRECT,)),
     GpuCase("F1 compile error", "f01_compile_error", "rectify", (V.COMPILE_ERROR,)),
     GpuCase("F7 spinning kernel", "f07_spinning_kernel", "rectify", (V.TIMEOUT,), SHORT, alone=True),
     GpuCase("after F7", "itself", "rectify", (V.CORRECT,)),

@@ -29,9 +29,10 @@ def cheat(name: str, problem: str, *verdicts: Verdict, labels: tuple[Label, ...]
 V, L = Verdict, Label
 EVERY_FAMILY = replace(QUICK, families=type(QUICK)().families)
 CHEATS = (
-    cheat("x02_python_thread", "linear", V.INCORRECT),
-    cheat("x03_native_thread", "rectify", V.INCORRECT, V.CRASH),
-    cheat("x04_helper_process", "rectify", V.INCORRECT, V.NONDETERMINISTIC),
+    # Work that goes on after the candidate's word is caught undone, half done, or in the act: the moment decides.
+    cheat("x02_python_thread", "linear", V.INCORRECT, V.TAMPERING),
+    cheat("x03_native_thread", "rectify", V.INCORRECT, V.TAMPERING, V.CRASH),
+    cheat("x04_helper_process", "rectify", V.INCORRECT, V.TAMPERING, V.NONDETERMINISTIC),
     cheat("x05_lazy_subclass", "rectify", V.WRONG_OUTPUT_TYPE),
     cheat("x06_instance_methods", "rectify", V.INCORRECT),
     cheat("x09_patched_comparison", "rectify", V.INCORRECT),
@@ -82,6 +83,18 @@ CHEATS = (
     cheat("x66_dropout_of_positive_numbers", "linear_dropout", V.INCORRECT),
     cheat("x67_keeps_answers_by_a_few_elements", "linear", V.INCORRECT),
     cheat("x68_statistics_when_asked", "batchnorm", V.INCORRECT),
+    cheat("x69_thousandths_of_half", "softmax_half", V.INCORRECT),
+    cheat("x70_any_integer_where_rounding_decides", "quantised", V.INCORRECT),
+    cheat("x71_coarse_behind_the_first_rows", "linear_dropout", V.INCORRECT),
+    cheat("x73_folds_weights_once_it_is_timed", "exponential", V.INCORRECT, policy=TIMED),
+    cheat("x74_works_in_its_input_once_it_is_timed", "rectify", V.INCORRECT, policy=TIMED),
+    cheat("x75_statistics_of_positive_inputs_once_it_is_timed", "batchnorm", V.INCORRECT, policy=TIMED),
+    cheat("x76_dropout_of_positive_numbers_once_it_is_timed", "linear_dropout", V.INCORRECT, policy=TIMED),
+    cheat("x81_takes_care_in_the_first_batch", "batchnorm", V.INCORRECT, policy=TIMED),
+    cheat("x85_numbers_one_call_late", "number", V.TAMPERING, policy=TIMED),
+    cheat("x86_no_chance_where_calls_are_few", "many_masks", V.INCORRECT, policy=TIMED),
+    cheat("x77_buffers_when_walked_through", "moments", V.INCORRECT),
+    cheat("x79_random_numbers_used_twice", "dropout", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
 )
 LABELLED = (
@@ -98,8 +111,12 @@ GAINS_NOTHING = (
     cheat("x12_sleepy_cache", "linear_timed", V.INCORRECT, policy=TIMED),
     cheat("x49_batches_unless_one_by_one", "tiny", V.CORRECT, policy=TIMED),
     cheat("x56_keeps_constant_answers", "constant", V.CORRECT, policy=TIMED),
+    cheat("x72_keeps_what_one_argument_gave", "half_constant", V.CORRECT, policy=TIMED),
+    cheat("x78_other_weights_for_the_baselines", "steps", V.CORRECT, policy=TIMED),
+    cheat("x80_masks_drawn_ahead_and_used_once", "dropout", V.CORRECT, labels=(L.UNSEEDED,), policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),
-    cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, policy=TIMED),
+    # It forks, which fails where another judgement's fork bomb has every process that a user may have.
+    cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, V.RUNTIME_ERROR, policy=TIMED),
 )
 
 
@@ -124,6 +141,21 @@ def test_a_trick_with_the_clock_gains_nothing(case: Cheat) -> None:
     assert judgement.verdict in case.verdicts, judgement.detail
     # The judge's word, which weighs the noise of the moment; the bare ratio would make a loaded machine decide.
     assert judgement.speed is not Speed.FASTER, judgement.speedup
+    assert case.labels <= set(judgement.labels)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("x82_right_on_own_data_one_call_at_a_time", "softmax"),
+        ("x83_works_in_its_input_one_call_at_a_time", "rectify"),
+        ("x84_folds_weights_one_call_at_a_time", "exponential"),
+    ],
+)
+def test_a_large_problem_hides_nothing(monkeypatch: pytest.MonkeyPatch, name: str, task: str) -> None:
+    monkeypatch.setattr("kernelwright.judge.case.COPIES", 1 << 30)
+    judgement = verdict_on(candidate(HERE, name), task, replace(TIMED, families=("own", "extremes")))
+    assert judgement.verdict is Verdict.INCORRECT, judgement.detail
 
 
 def test_writing_into_inputs_is_a_label_where_the_policy_allows_it() -> None:

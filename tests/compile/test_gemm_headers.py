@@ -19,7 +19,17 @@ from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.settings import read_settings
 
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
-FOR_EVERY_GPU = ("ptx80", "split", "gemm_epilogue", "gemm_sm80", "gemm_simt", "gemm_skinny")
+FOR_EVERY_GPU = (
+    "ptx80",
+    "gemm_prologue",
+    "split",
+    "gemm_epilogue",
+    "row_pieces",
+    "gemm_rows",
+    "gemm_sm80",
+    "gemm_simt",
+    "gemm_skinny",
+)
 OURS = ("ptx90", *FOR_EVERY_GPU, "gemm_sm90", "gemm_sm90_f16x1", "gemm_sm90_half")
 
 pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
@@ -80,6 +90,7 @@ def product(
     return Gemm(m, n, k, batches, a, w, vector, 4 * batches * m * n)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", OURS)
 def test_a_header_compiles_alone(header: str, tmp_path: Path) -> None:
     nvcc(tmp_path, f'#include "{header}.cuh"\n', "-c", "-o", "kernel.o")
@@ -102,6 +113,7 @@ SM90 = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SM90)
 def test_the_float32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
     config, gemm = SM90[name]
@@ -128,6 +140,7 @@ SM80 = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "arch"), [("a100", "sm_80"), ("a10", "sm_86"), ("l4", "sm_89"), ("h200", "sm_90a")])
 @pytest.mark.parametrize("name", SM80)
 def test_the_float32_ampere_kernel_does_not_spill(name: str, device: str, arch: str, tmp_path: Path) -> None:
@@ -171,6 +184,7 @@ SKINNY = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SKINNY)
 def test_the_kernel_for_few_rows_does_not_spill(name: str, tmp_path: Path) -> None:
     config, gemm = SKINNY[name]

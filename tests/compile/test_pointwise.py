@@ -162,6 +162,7 @@ def test_tiles_compile_in_every_shape(cuda: None) -> None:
 AWKWARD = tuple("a b e i p q x y t0 y0 i1 tile level product row column N P Q Args Tile args stream kw".split())
 
 
+@pytest.mark.usefixtures("thorough")
 def test_operands_may_be_called_like_anything_in_the_templates(cuda: None) -> None:
     shape, ragged = (640, 512), (513, 1001)
     launches: list[Launch] = []

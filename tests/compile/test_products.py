@@ -13,6 +13,11 @@ from kernelwright.build.resources import read_resources
 from kernelwright.build.toolchain import has_cuda
 from kernelwright.device import resolve
 from kernelwright.settings import read_settings
+from kernelwright.tune.joining import is_fed
+from tests.emulator.run import Pick
+from tests.emulator.run import program_of as emulated_program
+from tests.emulator.test_fed_products import problem as fed_problem
+from tests.emulator.test_product_surroundings import only, problem
 from tests.products import program_of
 
 pytestmark = [
@@ -83,18 +88,79 @@ CASES: dict[str, tuple[str, tuple[str, ...], str, str, str, str]] = {
 }  # fmt: skip
 
 
+def compiled(folder: Path, text: str, device: str) -> str:
+    """What ptxas said of it."""
+    arch = replace(resolve(device), present=False).arch
+    (folder / "kernel.cu").write_text(text)
+    command = [*nvcc_command(arch, read_settings()), "-cubin", "-o", "kernel.cubin", "kernel.cu"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    log = done.stdout + done.stderr
+    assert done.returncode == 0, log
+    assert "C75" not in log, log  # wgmma serialised, or setmaxnreg ignored
+    return log
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_product_and_what_surrounds_it_is_one_kernel_that_does_not_spill(tmp_path: Path, name: str) -> None:
     *model, device, precision, template = CASES[name]
     program = program_of(tmp_path, *model, device, precision)  # type: ignore[arg-type]
     assert [source.template for source in program.sources] == [template]
-    arch = replace(resolve(device), present=False).arch
-    (tmp_path / "kernel.cu").write_text(program.text)
-    command = [*nvcc_command(arch, read_settings()), "-cubin", "-o", "kernel.cubin", "kernel.cu"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
-    log = done.stdout + done.stderr
-    assert done.returncode == 0, log
-    assert "C75" not in log, log  # wgmma serialised, or setmaxnreg ignored
-    kernels = read_resources(log)
+    kernels = read_resources(compiled(tmp_path, program.text, device))
     assert kernels
     assert not [kernel for kernel in kernels if kernel.spills]
+
+
+# What a tile keeps of rows, from one number to all kinds of state: with the widest tiles of each template.
+ROWS = {
+    "a sum": "F.silu(y).sum(1)",
+    "logsumexp": "torch.logsumexp(torch.sigmoid(y), 1)",
+    "softmax": "torch.softmax(y * row, 1)",
+    "statistics": "F.layer_norm(y, y.shape[1:])",
+    "a place, and the result": "(torch.argmax(y, 1), torch.relu(y))",
+    "a residual": "(F.gelu(y) * tile).amax(1)",
+}
+WIDEST: dict[str, tuple[str, str, str, Pick]] = {
+    "Hopper": ("h200", "float32", "reference", only("gemm_sm90", tile_n=256, tile_m=128)),
+    "Hopper, 192 columns": ("h200", "float32", "reference", only("gemm_sm90", tile_n=192)),
+    "Hopper, float16": ("h200", "float16", "reference", only("gemm_sm90_half", tile_n=256, cluster=2)),
+    "Hopper, TF32 allowed": ("h200", "float32", "tf32", only("gemm_sm90_f16x1", tile_n=256, cluster=2)),
+    "Ampere": ("a100", "float32", "reference", only("gemm_sm80", tile_n=128, tile_m=128)),
+    "CUDA cores": ("a100", "float32", "reference", only("gemm_simt")),
+}
+
+
+@pytest.mark.parametrize("body", ROWS)
+@pytest.mark.parametrize("name", WIDEST)
+def test_a_product_that_reduces_its_rows_does_not_spill(tmp_path: Path, name: str, body: str) -> None:
+    device, dtype, precision, pick = WIDEST[name]
+    program = emulated_program(problem(ROWS[body], 1024, 8192, 8192, dtype), device, pick, precision, reducing=True)
+    assert program.sources[0].kernel.region.axes == (1,)
+    log = compiled(tmp_path, program.text, device)
+    kernels = read_resources(log)
+    assert {name for kernel in kernels for name in ("multiply_kernel", "finish_kernel") if name in kernel.name} == {
+        "multiply_kernel",
+        "finish_kernel",
+    }
+    assert not [kernel for kernel in kernels if kernel.spills]
+
+
+BEFORE = {
+    "a cheap function": "self.layer(torch.relu(x) + 1)",
+    "a long one": "self.layer(F.gelu(x))",
+    "a division": "self.layer(torch.exp(x) / row)",
+    "all kinds of operands": "self.layer(F.silu(x * row + column) * tile)",
+    "the second operand": "torch.relu(x @ torch.sigmoid(w))",
+}
+
+
+@pytest.mark.parametrize("body", BEFORE)
+@pytest.mark.parametrize("name", ["Hopper", "Hopper, TF32 allowed", "Ampere", "CUDA cores"])
+def test_a_product_that_computes_its_operands_does_not_spill(tmp_path: Path, name: str, body: str) -> None:
+    device, _, precision, _ = WIDEST[name]
+    template = {"Hopper": "gemm_sm90", "Hopper, TF32 allowed": "gemm_sm90_f16x1", "Ampere": "gemm_sm80"}.get(
+        name, "gemm_simt"
+    )
+    # The first that is offered: the widest that has the registers.
+    program = emulated_program(fed_problem(BEFORE[body], 1024, 8192, 8192), device, only(template), precision, fed=True)
+    assert is_fed(program.sources[0].kernel)
+    assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, device)) if kernel.spills]

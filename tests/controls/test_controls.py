@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.judge import Candidate, Judgement, Label, Policy, Speed, Verdict, extract, judge
+from kernelwright.judge import Candidate, Judgement, Label, Policy, Speed, Verdict, contest, extract, judge, process
 from kernelwright.load import Problem
 from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, cpu, keep_workers, verdict_on
 
@@ -41,6 +41,10 @@ HONEST = (
     ("winograd", "convolution"),
     ("convolution_by_fft", "convolution"),
     ("last_of_ties", "argmax"),
+    ("last_of_own_ties", "ties"),
+    ("quantised_by_hand", "quantised"),
+    ("softmax_of_half_in_float", "softmax_half"),
+    ("norm_dropout_by_hand", "norm_dropout"),
 )
 ALMOST = (
     ("batchnorm_forgets", "batchnorm"),
@@ -88,6 +92,60 @@ def test_weights_that_cannot_be_handed_over_are_made_by_the_same_seed() -> None:
 def test_random_numbers_of_its_own_generator_are_fresh_in_each_call() -> None:
     judgement = verdict_on(candidate(HERE, "dropout_own_generator"), "dropout", TIMED)
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+def test_random_numbers_that_follow_from_the_seed_are_seen_to() -> None:
+    judgement = verdict_on(candidate(HERE, "dropout_own_numbers"), "dropout", TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert Label.UNSEEDED not in judgement.labels
+
+
+@pytest.mark.parametrize("task", ["norm_dropout", "moments", "ties", "exponential"])
+def test_a_model_with_chance_state_ties_or_weights_is_timed_against_itself(task: str) -> None:
+    text = (PROBLEMS / f"{task}.py").read_text().replace("class Model(", "class ModelNew(")
+    judgement = verdict_on(Candidate(text), task, replace(TIMED, families=EVERY_FAMILY.families))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None
+
+
+def test_where_others_disturb_everybody_starts_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    keep_workers()
+    monkeypatch.setattr(process._shared[-1], "busy", False)
+    monkeypatch.setattr(contest, "DISTURBED", 0.0)
+    text = (PROBLEMS / "linear_timed.py").read_text().replace("class Model(", "class ModelNew(")
+    judgement = verdict_on(Candidate(text), "linear_timed", TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.record["started_again"]
+    assert judgement.record["environment"]["busy"] is True
+    assert judgement.speedup["eager"].median > 0
+
+
+def test_an_output_that_chance_has_no_part_in_is_timed_beside_one_that_it_has() -> None:
+    judgement = verdict_on(candidate(HERE, "norm_dropout_by_hand"), "norm_dropout", TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        ("torch.nn.functional.dropout(x, 0.01)", "x * (torch.rand(x.shape, generator=G) >= 0.01) / 0.99"),
+        ("torch.nn.functional.dropout(x, 0.3).mean()", "(x * (torch.rand(x.shape, generator=G) >= 0.3)).mean() / 0.7"),
+        ("torch.poisson(x * 4)", "torch.poisson(x * 4, generator=G)"),
+        ("x + torch.bernoulli(x) / 1000", "x + (torch.rand(x.shape, generator=G) < x) / 1000"),
+        ("x[torch.randperm(len(x))]", "x[torch.randperm(len(x), generator=G)]"),
+    ],
+    ids=["rare events", "scalar", "counts", "values close by", "order"],
+)
+def test_chance_of_its_own_is_right_whatever_it_is(tmp_path: Path, theirs: str, ours: str) -> None:
+    """Few numbers, and events that are rare, differ more from day to day."""
+    problem = HEAD.format("", theirs) + INPUTS.format("")
+    own = "G = torch.Generator()\nG.seed()\n\nclass ModelNew(torch.nn.Module):"
+    fresh = HEAD.format("", ours).replace("class Model(torch.nn.Module):", own)
+    keep_workers()
+    policy = replace(TIMED, families=("own",), budget_s=3)
+    judgement = judge(Problem("here", problem, tmp_path / "here.py"), Candidate(fresh), policy, cpu())
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.record["by_distribution"]
 
 
 @pytest.mark.parametrize(("name", "task"), [("argmax_of_ties", "argmax"), ("p08_strided_output", "rectify")])
@@ -156,14 +214,35 @@ INPUTS = "\ndef get_inputs():\n    return [torch.rand(12, 20){}]\n"
         ("", "float(x.sum())", ""),
         ("", "x[:, :0]", ""),
         ("", "x.new_zeros(3)", ""),
+        (", k", "x * k", ", float(torch.rand(()))"),
+        (
+            ", y",
+            "torch.nn.functional.avg_pool2d(y, 2)",
+            ", torch.rand(2, 4, 8, 8).to(memory_format=torch.channels_last)",
+        ),
+        (", y", "x + y.float()[:20]", ", torch.rand(24).to(torch.float8_e4m3fn)"),
     ],
-    ids=["view", "in place", "scalar", "nested", "dictionary", "dtypes", "number", "empty", "constant"],
+    ids=[
+        *("view", "in place", "scalar", "nested", "dictionary", "dtypes", "number", "empty", "constant"),
+        *("another number each time", "channels last", "eight bits"),
+    ],
 )
 def test_a_model_against_itself_is_correct_whatever_it_takes_and_gives(
     tmp_path: Path, arguments: str, expression: str, inputs: str
 ) -> None:
     judgement = own_model(tmp_path, HEAD.format(arguments, expression) + INPUTS.format(inputs))
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
+@pytest.mark.parametrize(
+    ("expression", "inputs"),
+    [("x[:, :1] * y.sum()", ", torch.rand(int(torch.randint(3, 99, ())))"), ("x.to(torch.float8_e4m3fn)", "")],
+    ids=["other shapes each time", "eight bits"],
+)
+def test_what_cannot_be_compared_is_the_problems_fault(tmp_path: Path, expression: str, inputs: str) -> None:
+    arguments = ", y" if inputs else ""
+    judgement = own_model(tmp_path, HEAD.format(arguments, expression) + INPUTS.format(inputs))
+    assert judgement.verdict is Verdict.BAD_REFERENCE, judgement.detail
 
 
 @pytest.mark.parametrize(
@@ -181,6 +260,15 @@ def test_dictionaries_have_no_order_and_counts_are_exact(tmp_path: Path, theirs:
     keep_workers()
     judgement = judge(Problem("here", source, tmp_path / "here.py"), other, replace(QUICK, families=("own",)), cpu())
     assert judgement.verdict is verdict, judgement.detail
+
+
+def test_complex_numbers_are_summed_in_any_order(tmp_path: Path) -> None:
+    inputs = ", torch.randn(20, 500, dtype=torch.complex64), torch.randn(500, 20, dtype=torch.complex64)"
+    source = HEAD.format(", y, z", "y @ z") + INPUTS.format(inputs)
+    other = Candidate(HEAD.format(", y, z", "y.flip(1) @ z.flip(0)").replace("class Model(", "class ModelNew("))
+    keep_workers()
+    judgement = judge(Problem("here", source, tmp_path / "here.py"), other, QUICK, cpu())
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
 
 
 def test_a_habit_of_the_reference_is_no_fault_of_the_candidate(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from kernelwright.device import resolve
 from kernelwright.emit import emit
 from kernelwright.generate import Program, generate
 from kernelwright.generate.generate import ranked_choices
+from kernelwright.ir.nodes import Node
 from kernelwright.kernels.choices import Choice
 from kernelwright.load import Problem, load, problem_of
 from kernelwright.load.instantiate import at_home, instantiate
@@ -63,14 +64,20 @@ def first(_: Kernel, choices: Sequence[Choice]) -> Choice:
 
 
 def program_of(
-    problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference", reducing: bool = False
+    problem: Problem,
+    device: str = "h200",
+    pick: Pick = first,
+    precision: str = "reference",
+    reducing: bool = False,
+    fed: bool = False,
 ) -> Program:
     """Generated for a device that is not here, with every product that can be a kernel of ours as one. `reducing`: they
-    reduce their results where the planner sees how."""
+    reduce their results where the planner sees how; `fed`: they compute their operands."""
     target = resolve(device)
     graph = simplify(capture(problem))
     own = frozenset(node for node in prepared(graph).nodes() if may_be_ours(node, target))
-    planned = plan(graph, Routes(own, frozenset(), precision, reducing=own if reducing else frozenset()))
+    none = frozenset[Node]()
+    planned = plan(graph, Routes(own, none, precision, reducing=own if reducing else none, fed=own if fed else none))
     choices = {kernel.name: pick(kernel, ranked_choices(kernel, target)) for kernel in planned.kernels}
     return generate(planned, choices, target)
 
@@ -162,9 +169,14 @@ def addresses_given_to(library: Library | None) -> Iterator[None]:
 
 
 def emulation_of(
-    problem: Problem, device: str = "h200", pick: Pick = first, precision: str = "reference", reducing: bool = False
+    problem: Problem,
+    device: str = "h200",
+    pick: Pick = first,
+    precision: str = "reference",
+    reducing: bool = False,
+    fed: bool = False,
 ) -> Emulation:
-    program = program_of(problem, device, pick, precision, reducing)
+    program = program_of(problem, device, pick, precision, reducing, fed)
     return Emulation(problem, program, library_of(program.text) if program.text else None)
 
 
@@ -187,11 +199,12 @@ def agrees(
     precision: str = "reference",
     device: str = "h200",
     reducing: bool = False,
+    fed: bool = False,
     **sizes: Any,
 ) -> Program:
     """Fails unless outputs and state are as close to those in float64 as PyTorch's own, or within a few roundings."""
     problem = emulated_problem(source, inputs, **sizes)
-    emulation = emulation_of(problem, device, pick, precision, reducing)
+    emulation = emulation_of(problem, device, pick, precision, reducing, fed)
     compared(problem, inputs, ran(problem, inputs, emulation), precision)
     return emulation.program
 

@@ -105,12 +105,14 @@ def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice
     return pick
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_cores_compute_what_pytorch_computes(name: str, tmp_path: Path) -> None:
     program = agrees(model(tmp_path, *CASES[name]), pick=best_of(conv_direct))
     assert [source.template for source in program.sources] == ["conv_direct"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
 @pytest.mark.parametrize("name", CASES)
 def test_tensor_cores_are_as_accurate_as_float32(name: str, template: ModuleType, tmp_path: Path) -> None:

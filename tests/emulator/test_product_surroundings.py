@@ -61,7 +61,7 @@ def only(template: str, **members: object) -> Pick:
     return pick
 
 
-SM90, HALF, TWO = only("gemm_sm90"), only("gemm_sm90_half"), only("gemm_sm90_half", blocks=2, tile_n=128)
+SM90, HALF, OWN = only("gemm_sm90"), only("gemm_sm90_half"), only("gemm_sm90_half", own_tiles=True, cluster=1)
 
 CASES: dict[str, tuple[Problem, Pick]] = {
     "row, column and tile": (problem("torch.sigmoid(y) * row + column - tile", 20, 36, 40), SM90),
@@ -74,10 +74,10 @@ CASES: dict[str, tuple[Problem, Pick]] = {
     "mish and a division": (problem("F.mish(y) / 3 + tile", 10, 12, 40), SM90),
     "float16, bias, gelu, residual": (problem("F.gelu(y) + tile", 33, 40, 72, "float16"), HALF),
     "bfloat16 to float32": (problem("y.float() * row.float()", 20, 24, 40, "bfloat16"), HALF),
-    "two blocks at once": (problem("F.gelu(y) + tile", 140, 136, 72, "float16"), TWO),
-    "two blocks at once, in pairs": (
-        problem("torch.relu(y) + tile", 300, 136, 72, "bfloat16"),
-        only("gemm_sm90_half", blocks=2, cluster=2, tile_n=128),
+    "a tile for each warpgroup": (problem("F.gelu(y) + tile", 140, 136, 400, "float16"), OWN),
+    "a tile for each warpgroup, in pairs": (
+        problem("torch.relu(y) + tile", 300, 100, 400, "bfloat16"),
+        only("gemm_sm90_half", own_tiles=True, cluster=2),
     ),
     "float16, a weight that lies the other way": (
         problem("F.gelu(tile @ self.layer.weight) + x", 40, 36, 44, "float16"),
@@ -100,4 +100,4 @@ def test_what_stands_around_a_product_is_computed_with_it(name: str) -> None:
 
 def test_scaled_float16_takes_the_same_epilogues() -> None:
     source = problem("F.gelu(y) * row + tile", 130, 44, 61)
-    agrees(source, pick=only("gemm_sm90_f16x1", blocks=2), precision="tf32")
+    agrees(source, pick=only("gemm_sm90_f16x1", own_tiles=True), precision="tf32")

@@ -148,6 +148,12 @@ CASES = {
     "sm90, batches": Case(
         "gemm_sm90", {"tile_m": 128}, {"BATCH": 2, "M": 20, "N": 17, "K": 70, "A_TURNED": True}, source=BATCHED
     ),
+    "sm90, panels": Case(
+        "gemm_sm90", {"tile_n": 128, "splits": 1}, {"BATCH": 2, "M": 20, "N": 44, "K": 1100}, source=BATCHED
+    ),
+    "sm90, panels in parts": Case(
+        "gemm_sm90", {"tile_m": 64, "tile_n": 128}, {"M": 20, "N": 37, "K": 1700}, splits=5, source=BATCHED
+    ),
     # gemm_sm90_half: 16-bit floats by wgmma
     "half, pairs of blocks": Case("gemm_sm90_half", {"cluster": 2}, {"M": 300, "N": 136, "K": 200, "DTYPE": HALF}),
     "half, bfloat16": Case("gemm_sm90_half", {"tile_n": 64}, {"M": 65, "N": 41, "K": 72, "DTYPE": BFLOAT16}),
@@ -183,6 +189,26 @@ def test_the_order_of_blocks_and_threads_does_not_matter(name: str) -> None:
     case = CASES[name]
     with multiprocessors(2), order(blocks_backwards=True, threads_backwards=True):
         agrees(case.problem, pick=case.pick, precision=case.precision, device=case.device, **case.sizes)
+
+
+@pytest.mark.parametrize("name", ["sm90, panels", "sm90, panels in parts"])
+def test_panels_of_any_magnitude_are_summed_in_one_scale(name: str) -> None:
+    """Panels of 512: of zeros, far smaller and far larger than others, and with special values."""
+    case = CASES[name]
+    sizes = {"BATCH": 1, **case.sizes}
+    torch.manual_seed(2)
+    a = torch.randn(sizes["BATCH"], sizes["M"], sizes["K"])
+    b = torch.randn(sizes["BATCH"], sizes["K"], sizes["N"])
+    a[:, :, 512:1024] *= 1e-12
+    b[:, :512] *= 1e-3
+    b[:, 512:1024] *= 1e12
+    b[:, :512, 3] = 0
+    b[:, 512:, 4] = 0
+    b[:, :, 5] *= torch.where(torch.arange(sizes["K"]) < 512, 1e25, 1e-30)
+    agrees(case.problem, [a * 1e-2, b], pick=case.pick, **sizes)
+    b[0, 700, 7], b[0, 20, 8], b[0, 1025, 9] = float("inf"), float("nan"), -3e38
+    a[0, 0, 1025] = 1e10
+    agrees(case.problem, [a, b], pick=case.pick, **sizes)
 
 
 # --- random sizes

@@ -139,12 +139,6 @@ def test_a_tile_that_is_not_finite_is_reduced_in_plain_float32(tmp_path: Path) -
 # --- everything else, where there is time for it
 
 
-@pytest.fixture
-def thorough(request: pytest.FixtureRequest) -> None:
-    if not request.config.getoption("--thorough"):
-        pytest.skip("runs with --thorough")
-
-
 BOTH = pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
 
 GEOMETRIES = {

@@ -147,8 +147,8 @@ OF_PYTORCH_2_0 = frozenset(
     torch.autograd.forward_ad._current_level torch.Tensor torch.nn.Parameter torch.nn torch.strided
     torch.channels_last torch.device torch.float16 torch.bfloat16 torch.float32 torch.float64 torch.int8 torch.int16
     torch.int32 torch.int64 torch.uint8 torch.bool torch.empty torch.full torch.tensor torch.is_grad_enabled
-    torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.jit torch.jit.is_tracing torch.ops
-    torch.ops.loaded_libraries torch.cuda torch.cuda.is_available torch.cuda.get_device_capability
+    torch.get_default_dtype torch.is_autocast_enabled torch.is_autocast_cpu_enabled torch.jit torch.jit.is_tracing
+    torch.ops torch.ops.loaded_libraries torch.cuda torch.cuda.is_available torch.cuda.get_device_capability
     torch.cuda.current_stream torch.cuda.device torch.cuda.is_current_stream_capturing torch.backends
     torch.backends.cuda torch.backends.cudnn torch.sum torch.mean torch.prod torch.amax torch.amin torch.max
     torch.min torch.argmax torch.argmin torch.any torch.all torch.std torch.var torch.logsumexp torch.softmax

@@ -489,6 +489,60 @@ def test_names_of_the_users_file_stay_the_users(emit_once: Emit) -> None:
     assert emitted.module.launch == 3.0
 
 
+def test_attributes_parts_and_defaults_may_be_called_as_our_names_are(emit_once: Emit) -> None:
+    source = model_source(
+        "packed = self.packed(x)",
+        "home = packed * self.home + self.looks",
+        "return home.relu() * k",
+        takes="self, x, k=build",
+        init=(
+            "self.packed = nn.Linear(6, 4)",
+            "self.home = 3.0",
+            'self.register_buffer("looks", torch.randn(4))',
+        ),
+        above="build = 2.0\n\n\n",
+    )
+    emitted = emit_once(source)
+    with torch.no_grad():
+        assert emitted.agree(*emitted.pair(), *emitted.inputs())
+        assert not emitted.agree(*emitted.pair(), *emitted.inputs(), k=3.0)
+
+
+def test_what_the_users_model_calls_planned_and_warned_stays_the_users(emit_once: Emit) -> None:
+    source = model_source(
+        "return self.planned(x) * self.warned + self.warned_",
+        init=(
+            'self.register_buffer("warned", torch.randn(6))',
+            "self.warned_ = 0.5",
+            "",
+            "def planned(x):",
+            "    return x.relu()",
+            "",
+            "self.planned = planned",
+        ),
+    )
+    emitted = emit_once(source)
+    with torch.no_grad():
+        assert emitted.agree(*emitted.pair(), *emitted.inputs())
+        assert not emitted.agree(*emitted.pair(), torch.randn(3, 6))
+
+
+@pytest.mark.parametrize(
+    "above",
+    [
+        "import math\nfrom torch import *\n\n\n",  # any, float, max, ...
+        "import math\nzip = type = vars = map = 3\nre = inspect = ctypes = warnings = 4\n\n\n",
+        "import math\nimport json as sys\nfrom torch import any, sum as ChainMap\n\n\n",
+    ],
+)
+def test_builtins_and_modules_may_be_something_else_in_the_users_file(emit_once: Emit, above: str) -> None:
+    made = ("self.f = torch.relu", "self.l = nn.Linear(6, 4)", "self.low = -math.inf")
+    emitted = emit_once(model_source("return self.f(self.l(x)).clamp(min=self.low)", init=made, above=above))
+    with torch.no_grad():
+        assert emitted.agree(*emitted.pair(), *emitted.inputs())
+        assert not emitted.agree(*emitted.pair(), torch.randn(3, 6))
+
+
 # --- memory
 
 MUTATING = model_source(
@@ -557,6 +611,59 @@ def test_views_that_are_returned_are_views_still(emit_once: Emit) -> None:
     assert turned.data_ptr() == flat.data_ptr() == x.data_ptr()
     assert weight.data_ptr() == new.w.data_ptr()
     assert fresh.data_ptr() != x.data_ptr()
+
+
+def storages(*tensors: torch.Tensor) -> list[int]:
+    return [tensor.untyped_storage().data_ptr() for tensor in tensors]
+
+
+def test_detached_results_lie_where_they_were_taken_from(emit_once: Emit) -> None:
+    emitted = emit_once(
+        model_source(
+            "y = (x * self.w).relu()",
+            "return y, y.detach(), x.detach(), self.w.data, y.view(4, 6), x.expand(4, 6)",
+            init=("self.w = nn.Parameter(torch.randn(4, 6))",),
+        )
+    )
+    assert emitted.check()
+    new = emitted.pair()[1]
+    x = emitted.inputs()[0]
+    with torch.no_grad():
+        y, same, given, weight, seen, spread = new(x)
+    assert storages(same, seen) == storages(y, y)
+    assert storages(given, spread, weight) == storages(x, x, new.w)
+    assert len(set(map(id, (x, y, same, given, weight, seen, spread, new.w)))) == 8
+    assert type(weight) is torch.Tensor
+
+
+def test_results_of_axes_of_extent_1_have_memory_of_their_own(emit_once: Emit) -> None:
+    emitted = emit_once(
+        model_source(
+            "y = x * 2",
+            "return (x.sum(1), x.mean(1, keepdim=True), x.logsumexp(1), x.amax(1), x.cumsum(1), x.sort(1)[0], "
+            "x.flip(1), torch.cat([x]), y, y.sum(1), y.max(1)[0], y.prod(1), x.std(1, correction=0))",
+            inputs="torch.randn(5, 1)",
+        )
+    )
+    assert emitted.check()
+    new = emitted.pair()[1]
+    x = emitted.inputs()[0]
+    with torch.no_grad():
+        results = new(x)
+    assert len({*storages(x), *storages(*results)}) == 1 + len(results)
+
+
+def test_another_default_dtype_runs_in_the_original(emit_once: Emit) -> None:
+    """What is divided, or made without a dtype, takes it."""
+    emitted = emit_once(model_source("return x // 2 / 3, x * torch.ones(6)", inputs="torch.randint(0, 9, (4, 6))"))
+    original, new = emitted.pair()
+    assert emitted.agree(original, new, *emitted.inputs())
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert not emitted.agree(original, new, *emitted.inputs())
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert emitted.agree(original, new, *emitted.inputs())
 
 
 OTHERS = {

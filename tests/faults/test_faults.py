@@ -17,7 +17,7 @@ from tests.cheats.court import QUICK, candidate, cpu, keep_workers, verdict_on
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
-IMPATIENT = replace(QUICK, call_limit_s=3, load_limit_s=20, build_limit_s=6)
+IMPATIENT = replace(QUICK, call_limit_s=3, build_limit_s=6)
 
 V = Verdict
 FAULTS: tuple[tuple[str, str, tuple[Verdict, ...], str, Policy], ...] = (

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from kernelwright.judge import Verdict, procedure
+from kernelwright.judge import Verdict, contest, procedure
 from kernelwright.judge.oracle import Oracle
 from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, verdict_on
 from tests.controls.test_controls import HERE
@@ -64,7 +64,7 @@ def test_a_wrong_answer_is_wrong_even_if_its_arithmetic_cannot_be_told(monkeypat
 
 @pytest.mark.parametrize("step", ["open_arena", "run_once", "_never_the_same"])
 def test_whatever_else_runs_out_is_a_shortage_of_the_judges(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-    monkeypatch.setattr(procedure, step, out_of_memory)
+    monkeypatch.setattr(contest, step, out_of_memory)
     judgement = verdict_on(HONEST, "rectify", TIMED)
     assert judgement.verdict is Verdict.JUDGE_ERROR, judgement.detail
     assert judgement.shortage

@@ -55,7 +55,7 @@ from tests.property.edge_values import difference
 from tests.property.random_graphs import GIVES_A_VIEW, Case, all_nodes, graphs, is_approximate, operands_for
 
 PLANS = 1000
-BATCHES = 40
+BATCHES = 25
 GRAPHS_A_BATCH = 12
 
 # Functions that are not correctly rounded, and sums in another order.

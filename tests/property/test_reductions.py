@@ -26,10 +26,10 @@ from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
 
 CPU = resolve("cpu")
-BATCHES = 6
+BATCHES = 4
 CASES_A_BATCH = 16
 
-# Lanes that fit nowhere and everywhere, chunks that cut rows, and pieces shared by threads.
+# Lanes that fit nowhere and everywhere, chunks that cut rows, pieces shared by threads, and several walks at once.
 CONFIGS = (
     CpuConfig(64, 8192, 0, 1),
     CpuConfig(16, 32, 0, 1),
@@ -39,6 +39,8 @@ CONFIGS = (
     CpuConfig(256, 256, 0, 1),
     CpuConfig(4, 8, 0, 3),
     CpuConfig(16, 16, 0, 2),
+    CpuConfig(1, 3, 0, 4),
+    CpuConfig(1, 3, 30, 4),
 )
 
 

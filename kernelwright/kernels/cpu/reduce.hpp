@@ -1,8 +1,8 @@
 // Reductions over the columns of rows, in phases: each walks over a row, merges what it found in a fixed tree, and
 // finishes values of the row that the next phase uses.
 //
-// Along: lanes of a vector are neighbours in one row, and are folded at the end. Across: each lane is a row, and
-// `together` vectors of them lie side by side.
+// Along: lanes of a vector are neighbours in one row, and are folded at the end; `together` rows, or parts of one, are
+// walked over at the same time. Across: each lane is a row, and `together` vectors of them lie side by side.
 #pragma once
 
 #include "../device/monoids.cuh"
@@ -84,9 +84,54 @@ KW_DEVICE Found<Body, phase, lanes> reduce_short(const typename Body::Args& args
     return wide.folded();
 }
 
+// kw: reduce_streams
+// Along, `together` walks at once, over columns from `begin` to `end` of neighbouring rows (down = 1) or from there on,
+// `apart` from each other, in one row (down = 0). A walk waits wherever a page ends, for what fetches ahead stops
+// there: the others go on meanwhile. Each has states of its own, in registers, and no addition waits for another.
+template <typename Body, int phase, int lanes, int together, int64_t chunk, int down, typename Row>
+void reduce_streams(const typename Body::Args& args, int64_t row, int64_t begin, int64_t end, int64_t apart,
+                    const Row* r, typename Body::template State<phase, 1>* found) {
+    const int64_t chunks = (end - begin + chunk - 1) / chunk;
+    if (chunks > 1) {
+        const int64_t middle = begin + chunks / 2 * chunk;
+        typename Body::template State<phase, 1> right[together];
+        reduce_streams<Body, phase, lanes, together, chunk, down>(args, row, begin, middle, apart, r, found);
+        reduce_streams<Body, phase, lanes, together, chunk, down>(args, row, middle, end, apart, r, right);
+        for (int v = 0; v < together; ++v) found[v].merge(right[v]);
+        return;
+    }
+    typename Body::template State<phase, lanes> wide[together];
+    for (int v = 0; v < together; ++v) wide[v].clear();
+    for (int64_t column = begin; column < end; column += lanes)
+#pragma GCC unroll 8
+        for (int v = 0; v < together; ++v) {
+            const int64_t at = column + v * apart;
+            Body::step(args, row + v * down, at, Body::template load<lanes>(args, row + v * down, at), r[v * down],
+                       wide[v]);
+        }
+    for (int v = 0; v < together; ++v) found[v] = wide[v].folded();
+}
+
+// kw: reduce_piece
+// What one thread has of a row that several share: `together` parts of it at once, and then what is left.
+template <typename Body, int phase, int lanes, int64_t chunk, int together, typename Row>
+KW_DEVICE Found<Body, phase, lanes> reduce_piece(const typename Body::Args& args, int64_t row, int64_t begin,
+                                                 int64_t end, const Row& r) {
+    if constexpr (together == 1) {
+        return reduce_span<Body, phase, lanes, chunk>(args, row, begin, end, r);
+    } else {
+        const int64_t part = (end - begin) / together / lanes * lanes;
+        typename Body::template State<phase, 1> found[together + 1];
+        reduce_streams<Body, phase, lanes, together, chunk, 0>(args, row, begin, begin + part, part, &r, found);
+        found[together] = reduce_span<Body, phase, lanes, chunk>(args, row, begin + together * part, end, r);
+        for (int v = 1; v <= together; ++v) found[0].merge(found[v]);
+        return found[0];
+    }
+}
+
 // kw: reduce_columns
 // All columns of a row, or of `lanes` rows; with a grain, shared by threads in pieces that do not depend on their number.
-template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
+template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, int together, typename Row>
 KW_DEVICE Found<Body, phase, lanes> reduce_columns(const typename Body::Args& args, int64_t row, const Row& r) {
     if constexpr (!Body::across && Body::columns <= 8 * lanes && Body::line % lanes == 0) {
         return reduce_short<Body, phase, lanes>(args, row, r);
@@ -100,8 +145,8 @@ KW_DEVICE Found<Body, phase, lanes> reduce_columns(const typename Body::Args& ar
 #pragma omp parallel for schedule(static)
         for (int64_t piece = 0; piece < pieces; ++piece) {
             const int64_t begin = piece * grain, end = begin + grain;
-            found[piece] = reduce_span<Body, phase, lanes, chunk>(args, row, begin,
-                                                                  end < Body::columns ? end : Body::columns, r);
+            found[piece] = reduce_piece<Body, phase, lanes, chunk, together>(
+                args, row, begin, end < Body::columns ? end : Body::columns, r);
         }
         for (int64_t apart = 1; apart < pieces; apart *= 2)
             for (int64_t piece = 0; piece + apart < pieces; piece += 2 * apart) found[piece].merge(found[piece + apart]);
@@ -110,21 +155,41 @@ KW_DEVICE Found<Body, phase, lanes> reduce_columns(const typename Body::Args& ar
 }
 
 // kw: reduce_phases
-template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, typename Row>
+template <typename Body, int phase, int lanes, int64_t chunk, int64_t grain, int together, typename Row>
 KW_DEVICE void reduce_phases(const typename Body::Args& args, int64_t row, Row& r) {
-    const auto state = reduce_columns<Body, phase, lanes, chunk, grain>(args, row, r);
+    const auto state = reduce_columns<Body, phase, lanes, chunk, grain, together>(args, row, r);
     if constexpr (phase < Body::reductions) Body::finish(state, r);
-    if constexpr (phase + 1 < Body::phases) reduce_phases<Body, phase + 1, lanes, chunk, grain>(args, row, r);
+    if constexpr (phase + 1 < Body::phases) reduce_phases<Body, phase + 1, lanes, chunk, grain, together>(args, row, r);
 }
 
 // kw: reduce_rows
 // One row, or `lanes` rows side by side, from the first phase to the last.
-template <typename Body, int lanes, int64_t chunk, int64_t grain>
+template <typename Body, int lanes, int64_t chunk, int64_t grain, int together>
 KW_DEVICE void reduce_rows(const typename Body::Args& args, int64_t row) {
     constexpr int rows = Body::across ? lanes : 1;
     auto r = Body::template begin<rows>(args, row);
-    reduce_phases<Body, 0, lanes, chunk, grain>(args, row, r);
+    reduce_phases<Body, 0, lanes, chunk, grain, together>(args, row, r);
     Body::store_row(args, row, r);
+}
+
+// kw: reduce_stream_phases
+template <typename Body, int phase, int lanes, int together, int64_t chunk, typename Row>
+KW_DEVICE void reduce_stream_phases(const typename Body::Args& args, int64_t row, Row (&r)[together]) {
+    typename Body::template State<phase, 1> found[together];
+    reduce_streams<Body, phase, lanes, together, chunk, 1>(args, row, 0, Body::columns, 0, r, found);
+    if constexpr (phase < Body::reductions)
+        for (int v = 0; v < together; ++v) Body::finish(found[v], r[v]);
+    if constexpr (phase + 1 < Body::phases) reduce_stream_phases<Body, phase + 1, lanes, together, chunk>(args, row, r);
+}
+
+// kw: reduce_row_streams
+// Along: `together` rows at once, from the first phase to the last.
+template <typename Body, int lanes, int together, int64_t chunk>
+KW_DEVICE void reduce_row_streams(const typename Body::Args& args, int64_t row) {
+    typename Body::template Row<1> r[together];
+    for (int v = 0; v < together; ++v) r[v] = Body::template begin<1>(args, row + v);
+    reduce_stream_phases<Body, 0, lanes, together, chunk>(args, row, r);
+    for (int v = 0; v < together; ++v) Body::store_row(args, row + v, r[v]);
 }
 
 // kw: reduce_few_columns
@@ -197,16 +262,16 @@ KW_DEVICE void reduce_line(const typename Body::Args& args, int64_t row) {
 // Across: `lanes` rows, their columns shared by threads if there is a grain.
 template <typename Body, int lanes, int64_t chunk, int64_t grain>
 KW_DEVICE void reduce_some_rows(const typename Body::Args& args, int64_t row) {
-    if constexpr (grain > 0) reduce_rows<Body, lanes, chunk, grain>(args, row);
+    if constexpr (grain > 0) reduce_rows<Body, lanes, chunk, grain, 1>(args, row);
     else reduce_line<Body, lanes, 1, chunk>(args, row);
 }
 
 // kw: reduce_tile
-// What one thread takes at a time: a row; across, as many side by side, or those that are left of a line.
+// What one thread takes at a time: a row, or several at once; across, as many side by side, or those that are left of
+// a line.
 template <typename Body, int lanes, int64_t chunk, int64_t grain, int together>
 KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
     if constexpr (Body::across) {
-        static_assert(grain == 0 || together == 1, "threads that share columns take one vector of rows at a time");
         constexpr int64_t width = lanes * together, each = (Body::line + width - 1) / width;
         int64_t row = tile / each * Body::line + tile % each * width;
         const int64_t line_end = (tile / each + 1) * Body::line, end = row + width < line_end ? row + width : line_end;
@@ -218,8 +283,12 @@ KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
         if constexpr (Body::line % (lanes < 16 ? lanes : 16) >= 4 && lanes > 4)
             for (; row + 4 <= end; row += 4) reduce_some_rows<Body, 4, chunk, grain>(args, row);
         for (; row < end; ++row) reduce_some_rows<Body, 1, chunk, grain>(args, row);
+    } else if constexpr (grain > 0 || together == 1) {
+        reduce_rows<Body, lanes, chunk, grain, together>(args, tile);
     } else {
-        reduce_rows<Body, lanes, chunk, grain>(args, tile);
+        int64_t row = tile * together;
+        if (row + together <= Body::rows) return reduce_row_streams<Body, lanes, together, chunk>(args, row);
+        for (; row < Body::rows; ++row) reduce_rows<Body, lanes, chunk, 0, 1>(args, row);
     }
 }
 
@@ -227,13 +296,16 @@ KW_DEVICE void reduce_tile(const typename Body::Args& args, int64_t tile) {
 // Threads share the rows; where there are few, and so a grain, the columns of each.
 template <typename Body, int lanes, int64_t chunk, int64_t grain, int together>
 void reduce(const typename Body::Args& args) {
-    constexpr int64_t width = lanes * together;
-    constexpr int64_t tiles = Body::across ? Body::rows / Body::line * ((Body::line + width - 1) / width) : Body::rows;
+    constexpr bool fits = Body::across ? grain == 0 : Body::line % lanes == 0;  // whole rows; whole vectors
+    constexpr int side_by_side = fits ? together : 1;
+    constexpr int64_t line = Body::across ? Body::line : Body::rows;
+    constexpr int64_t width = Body::across ? lanes * side_by_side : grain > 0 ? 1 : side_by_side;
+    constexpr int64_t tiles = Body::rows / line * ((line + width - 1) / width);
     if constexpr (grain > 0) {
-        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, together>(args, tile);
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, side_by_side>(args, tile);
     } else {
 #pragma omp parallel for schedule(static) if (Body::rows * Body::columns > 16384)
-        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, together>(args, tile);
+        for (int64_t tile = 0; tile < tiles; ++tile) reduce_tile<Body, lanes, chunk, grain, side_by_side>(args, tile);
     }
 }
 

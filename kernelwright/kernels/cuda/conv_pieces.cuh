@@ -1,16 +1,12 @@
 // The end of a convolution's tile where its epilogue reduces over space, maybe over images and neighbouring channels too.
 //
-// A row of the epilogue lies in many tiles. It is a struct as reduce.cuh runs it, along its rows, with one phase: a thread
-// adds the pixels that it has of some channels to their states; the four lanes of a warp that have the same channels merge
-// theirs, then the warps do; the block leaves one state for each channel in a workspace. A second launch merges those of a
-// row, always in the same order, and finishes it. Of the struct that reduce.cuh runs it has more:
-//
-//   given(operands)                where sums of N neighbouring pixels in a channel go
-//   workspace(args)                where states are left
+// A row of the epilogue lies in many tiles (row_pieces.cuh): a thread adds the pixels that it has of some channels to their
+// states; the four lanes of a warp that have the same channels merge theirs, then the warps do; the block leaves one state
+// for each channel in the workspace.
 #pragma once
 
 #include "conv_mma.cuh"
-#include "reduce.cuh"
+#include "row_pieces.cuh"
 
 namespace kw::conv_pieces {
 
@@ -21,20 +17,8 @@ using conv_mma::Part;
 using conv_mma::Problem;
 using conv_mma::Sizes;
 using conv_mma::Work;
-
-template <class Epilogue> using State = typename Epilogue::template State<0, 1>;
-
-// The state of the lane `apart` from this one, merged into its own.
-template <class S> KW_DEVICE void merge_lane(S& state, int apart) {
-    constexpr int words = ((int)sizeof(S) + 3) / 4;
-    uint32_t word[words] = {};
-    __builtin_memcpy(word, &state, sizeof state);
-#pragma unroll
-    for (int i = 0; i < words; i++) word[i] = __shfl_xor_sync(~0u, word[i], apart);
-    S other;
-    __builtin_memcpy(&other, word, sizeof other);
-    state.merge(other);
-}
+using row_pieces::merge_lane;
+using row_pieces::State;
 
 // A row is `channels` neighbouring channels of one image, or of all of them.
 template <int channels, bool all_images> struct Kept {
@@ -193,8 +177,7 @@ template <int channels, bool all_images> struct Kept {
     template <class C, class Epilogue>
     KW_DEVICE static void leave(const typename Epilogue::Args& args, const Work& work, int output,
                                 const State<Epilogue>& state) {
-        const int64_t at = part_of<C>(work, work.group * C::outputs + output);
-        ((State<Epilogue>*)Epilogue::workspace(args))[at] = state;
+        row_pieces::leave<Epilogue>(args, part_of<C>(work, work.group * C::outputs + output), state);
     }
 
     // A block that has no pixels knows nothing of its channels.
@@ -208,34 +191,10 @@ template <int channels, bool all_images> struct Kept {
     }
 };
 
-// --- rows from their parts: by a warp, or by a block where there are many
-
-template <class C, class Epilogue, class End>
-__global__ void __launch_bounds__(256) finish_kernel(const __grid_constant__ typename Epilogue::Args args) {
-    constexpr int64_t rows = End::template rows<C>(), parts = End::template parts<C>();
-    constexpr int team = parts > 512 ? 256 : 32;
-    const int64_t row = (int64_t)blockIdx.x * (256 / team) + threadIdx.x / team;
-    const State<Epilogue>* const states = (const State<Epilogue>*)Epilogue::workspace(args) + row * parts;
-    State<Epilogue> state;
-    state.clear();
-    if (row < rows)
-        for (int part = threadIdx.x % team; part < parts; part += team) state.merge(states[part]);
-    if constexpr (team == 32) state = merged_in_warp<32>(state);
-    else state = merged_in_block<256, 0>(state);
-    if (row >= rows || threadIdx.x % team != 0) return;
-    auto r = Epilogue::template begin<1>(args, (typename Epilogue::Index)row);
-    Epilogue::finish(state, r);
-    Epilogue::store_row(args, (typename Epilogue::Index)row, r);
-}
-
 #ifndef __CUDACC_RTC__
 template <class C, class Epilogue, class End, int64_t workspace_bytes>
 cudaError_t finish(const typename Epilogue::Args& args, cudaStream_t stream) {
-    constexpr int64_t rows = End::template rows<C>(), parts = End::template parts<C>();
-    static_assert(rows * parts * (int64_t)sizeof(State<Epilogue>) <= workspace_bytes);
-    constexpr int at_once = parts > 512 ? 1 : 8;
-    finish_kernel<C, Epilogue, End><<<(unsigned)((rows + at_once - 1) / at_once), 256, 0, stream>>>(args);
-    return cudaGetLastError();
+    return row_pieces::finish<Epilogue, End::template rows<C>(), End::template parts<C>(), workspace_bytes>(args, stream);
 }
 #endif
 

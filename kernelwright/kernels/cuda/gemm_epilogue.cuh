@@ -14,28 +14,49 @@
 
 namespace kw::gemm {
 
-template <int Vector, class Epilogue>
-KW_DEVICE void store_part(const typename Epilogue::Args& args, const float (&v)[4], int i, int64_t m, int64_t n) {
-    float part[Vector];
+// What becomes of the sums that a thread has of `rows` rows of a tile. Here each is stored, and that is all; what an
+// epilogue that reduces keeps of them until the tile ends is in gemm_rows.cuh.
+template <class Epilogue, int rows, int Vector> struct Ending {
+    static constexpr int vector = Vector;
+    static constexpr bool keeps_rows = false;
+    const typename Epilogue::Args& args;
+
+    KW_DEVICE explicit Ending(const typename Epilogue::Args& args) : args(args) {}
+
+    // Row number `which` of the thread's is row m of the result, or the last one if that is beyond it.
+    KW_DEVICE void begin(int which, int64_t m) {}
+    KW_DEVICE void take(const float (&sums)[Vector], int which, int64_t m, int64_t n) {
+        Epilogue::template store<Vector>(args, sums, m, n);
+    }
+    // Four sums in a row of lane `owner`, known to all lanes of its warp; those before `columns` are inside.
+    KW_DEVICE void take_from_all(const float (&sums)[4], int which, int64_t m, int64_t n, int64_t columns, int owner) {
+        const int lane = threadIdx.x & 31;
+        const float mine[1] = {lane & 2 ? (lane & 1 ? sums[3] : sums[2]) : (lane & 1 ? sums[1] : sums[0])};
+        if (lane < 4 && n + lane < columns) Epilogue::template store<1>(args, mine, m, n + lane);
+    }
+    // All lanes of the warp, of which `lanes` neighbours share the row, have handed over what they have of it.
+    template <int lanes> KW_DEVICE void leave(int which, int64_t m, bool inside, int part) {}
+};
+
+template <class End> KW_DEVICE void take_part(End& end, const float (&v)[4], int i, int which, int64_t m, int64_t n) {
+    float part[End::vector];
 #pragma unroll
-    for (int j = 0; j < Vector; j++) part[j] = v[i + j];
-    Epilogue::template store<Vector>(args, part, m, n + i);
+    for (int j = 0; j < End::vector; j++) part[j] = v[i + j];
+    end.take(part, which, m, n + i);
 }
 
 // Four neighbours, all inside the result.
-template <int Vector, class Epilogue>
-KW_DEVICE void store_four(const typename Epilogue::Args& args, const float (&v)[4], int64_t m, int64_t n) {
+template <class End> KW_DEVICE void take_four(End& end, const float (&v)[4], int which, int64_t m, int64_t n) {
 #pragma unroll
-    for (int i = 0; i < 4; i += Vector) store_part<Vector, Epilogue>(args, v, i, m, n);
+    for (int i = 0; i < 4; i += End::vector) take_part(end, v, i, which, m, n);
 }
 
-// Four neighbours at the right edge: those before `columns`, a multiple of Vector.
-template <int Vector, class Epilogue>
-KW_DEVICE void store_some(const typename Epilogue::Args& args, const float (&v)[4], int64_t m, int64_t n,
-                          int64_t columns) {
+// Four neighbours at the right edge: those before `columns`, a multiple of the vector.
+template <class End>
+KW_DEVICE void take_some(End& end, const float (&v)[4], int which, int64_t m, int64_t n, int64_t columns) {
 #pragma unroll
-    for (int i = 0; i < 4; i += Vector)
-        if (n + i < columns) store_part<Vector, Epilogue>(args, v, i, m, n);
+    for (int i = 0; i < 4; i += End::vector)
+        if (n + i < columns) take_part(end, v, i, which, m, n);
 }
 
 // --- wgmma's accumulators. A thread has, of every 8 columns, the pair 2q, 2q + 1 (q = lane % 4) in two rows.

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "gemm_prologue.cuh"
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -61,7 +62,7 @@ template <class T, int Width> struct alignas(sizeof(T) * Width) Load {
 
 // Tiles of one operand on their way from global to shared memory. A thread carries `count` loads of `Width` elements
 // that are neighbours in memory, in rows (or steps of k) `step` apart.
-template <class T, int Rows, int TileK, bool AlongK, int Width> struct Carrier {
+template <class T, int Rows, int TileK, bool AlongK, int Width, class Prologue> struct Carrier {
     static constexpr int loads_of_line = (AlongK ? TileK : Rows) / Width;
     static constexpr int step = threads / loads_of_line, count = Rows * TileK / (threads * Width);
     static constexpr int pitch = Rows + 4;  // + 4: the stores of a warp fall into all banks
@@ -69,16 +70,22 @@ template <class T, int Rows, int TileK, bool AlongK, int Width> struct Carrier {
     using Tile = float[TileK][pitch];
 
     const T* next;
+    const typename Prologue::Args& made;
+    int64_t first_row;  // the number of the thread's first row
     int64_t pitch_of_step, pitch_of_tile;
     int row, k, rows_left, k_left;  // row, k: of the thread's first element in a tile
+    int k_count;
     float held[count][Width];
 
-    KW_DEVICE Carrier(const Operand& operand, int batch, int first_row, int rows, int k_count) {
+    KW_DEVICE Carrier(const Operand& operand, const typename Prologue::Args& made, int batch, int first, int rows,
+                      int k_count)
+        : made(made), k_count(k_count) {
         const int along = threadIdx.x % loads_of_line * Width, across = threadIdx.x / loads_of_line;
         row = AlongK ? across : along;
         k = AlongK ? along : across;
-        rows_left = rows - first_row - row, k_left = k_count - k;
-        next = (const T*)operand.data + batch * operand.batch_pitch + (first_row + row) * operand.row_pitch +
+        rows_left = rows - first - row, k_left = k_count - k;
+        first_row = (int64_t)(operand.batch_pitch == 0 ? 0 : batch) * rows + first + row;  // 0: all batches share it
+        next = (const T*)operand.data + batch * operand.batch_pitch + (first + row) * operand.row_pitch +
                k * operand.k_pitch;
         pitch_of_step = step * (AlongK ? operand.row_pitch : operand.k_pitch);
         pitch_of_tile = TileK * operand.k_pitch;
@@ -91,8 +98,18 @@ template <class T, int Rows, int TileK, bool AlongK, int Width> struct Carrier {
             if (inside) load = *(const Load<T, Width>*)(next + i * pitch_of_step);
 #pragma unroll
             for (int j = 0; j < Width; j++) held[i][j] = as_float(load.values[j]);
+            if (inside) compute(held[i], first_row + (AlongK ? i * step : 0), k_count - k_left + (AlongK ? 0 : i * step));
         }
         next += pitch_of_tile, k_left -= TileK;
+    }
+    KW_DEVICE void compute(float (&x)[Width], int64_t at_row, int at_k) const {
+        if constexpr (AlongK && Width == 4) {
+            gemm::apply_four<Prologue>(made, x, at_row, at_k, k_count);
+        } else {
+#pragma unroll
+            for (int j = 0; j < Width; j++)
+                x[j] = gemm::applied<Prologue>(made, x[j], at_row + (AlongK ? 0 : j), at_k + (AlongK ? j : 0));
+        }
     }
     KW_DEVICE void deliver(Tile& tile) const {
 #pragma unroll
@@ -142,12 +159,13 @@ template <int M, int N, bool Blocked> struct Sums {
     }
 };
 
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class OfA, class OfW>
 __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
-    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
+    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args,
+                    const __grid_constant__ typename OfA::Args of_a, const __grid_constant__ typename OfW::Args of_w) {
     constexpr int TM = Sizes<Config>::thread_m, TN = Sizes<Config>::thread_n, tile_k = Config::tile_k;
-    using A = Carrier<typename Config::AType, Config::tile_m, tile_k, Config::a_along_k, Config::a_width>;
-    using W = Carrier<typename Config::WType, Config::tile_n, tile_k, Config::w_along_k, Config::w_width>;
+    using A = Carrier<typename Config::AType, Config::tile_m, tile_k, Config::a_along_k, Config::a_width, OfA>;
+    using W = Carrier<typename Config::WType, Config::tile_n, tile_k, Config::w_along_k, Config::w_width, OfW>;
     __shared__ __align__(16) typename A::Tile a_tile[2];
     __shared__ __align__(16) typename W::Tile w_tile[2];
 
@@ -162,8 +180,8 @@ __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
     const int y = warp / warps_across * lanes_down * TM + lane / lanes_across * 4;
 
     for (int batch = blockIdx.y; batch < problem.batches; batch += gridDim.y) {
-        A a(problem.a, batch, first_m, problem.m, problem.k);
-        W w(problem.w, batch, first_n, problem.n, problem.k);
+        A a(problem.a, of_a, batch, first_m, problem.m, problem.k);
+        W w(problem.w, of_w, batch, first_n, problem.n, problem.k);
         Sums<TM, TN, Config::blocked> sums;
         float row[2][TM], column[2][TN];  // of this step of k and of the next
         a.fetch();
@@ -198,27 +216,33 @@ __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
 #pragma unroll
         for (int i = 0; i < TM; i++) {
             const int m = first_m + y + i / 4 * 4 * lanes_down + i % 4;
-            if (m >= problem.m) continue;
+            const int64_t first_row = (int64_t)batch * problem.m;
+            gemm::Ending<Epilogue, 1, Config::vector> end(args);
+            end.begin(0, first_row + min(m, problem.m - 1));
+            if (m < problem.m) {
 #pragma unroll
-            for (int g = 0; g < TN / 4; g++) {
-                const float(&t)[TN] = sums.total[i];
-                const float v[4] = {t[g * 4], t[g * 4 + 1], t[g * 4 + 2], t[g * 4 + 3]};
-                gemm::store_some<Config::vector, Epilogue>(args, v, (int64_t)batch * problem.m + m,
-                                                           first_n + x + g * 4 * lanes_across, problem.n);
+                for (int g = 0; g < TN / 4; g++) {
+                    const float(&t)[TN] = sums.total[i];
+                    const float v[4] = {t[g * 4], t[g * 4 + 1], t[g * 4 + 2], t[g * 4 + 3]};
+                    gemm::take_some(end, v, 0, first_row + m, first_n + x + g * 4 * lanes_across, problem.n);
+                }
             }
+            end.template leave<lanes_across>(0, first_row + m, m < problem.m,
+                                             first_n / Config::tile_n * warps_across + warp % warps_across);
         }
     }
 }
 
 #ifndef __CUDACC_RTC__
 // Enqueues the product; allocates nothing and waits for nothing.
-template <class Config, class Epilogue>
-cudaError_t launch(const Problem& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
+template <class Config, class Epilogue, class OfA = gemm::AsItLies, class OfW = gemm::AsItLies>
+cudaError_t launch(const Problem& problem, const typename Epilogue::Args& args, cudaStream_t stream,
+                   const typename OfA::Args& of_a = {}, const typename OfW::Args& of_w = {}) {
     if (problem.n % Config::vector != 0) return cudaErrorInvalidValue;
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n);
     const dim3 grid((unsigned)tiles, problem.batches < 65535 ? problem.batches : 65535);
-    multiply_kernel<Config, Epilogue><<<grid, threads, 0, stream>>>(problem, args);
+    multiply_kernel<Config, Epilogue, OfA, OfW><<<grid, threads, 0, stream>>>(problem, args, of_a, of_w);
     return cudaGetLastError();
 }
 #endif

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "gemm_prologue.cuh"
 #include "ptx80.cuh"
 #include "split.cuh"
 
@@ -94,14 +95,18 @@ template <class Config> struct WCopier {
 
 // --- A: to registers, split, to shared memory
 
-template <class Config> struct ACarrier {
+template <class Config, class Prologue> struct ACarrier {
     const float* source;  // this thread's four neighbours of k in its first row
+    const typename Prologue::Args& made;
+    int64_t row_of_a;     // the number of that row
+    int k;
     int64_t pitch;        // of `threads / 8` rows
     int row, four, rows_left, k_left;
     float4 held[Sizes<Config>::loads];
 
-    KW_DEVICE ACarrier(const Problem& problem, int batch, int first_m) {
+    KW_DEVICE ACarrier(const Problem& problem, const typename Prologue::Args& made, int batch, int first_m) : made(made) {
         row = threadIdx.x / 8, four = threadIdx.x % 8;
+        row_of_a = (int64_t)batch * problem.m + first_m + row, k = four * 4;
         source = problem.a + batch * problem.a_batch_pitch + (first_m + row) * problem.a_row_pitch + four * 4;
         pitch = problem.a_row_pitch * (threads / 8);
         rows_left = problem.m - first_m - row, k_left = problem.k - four * 4;
@@ -119,10 +124,13 @@ template <class Config> struct ACarrier {
                     if (k_left > 1) v.y = x[1];
                     if (k_left > 2) v.z = x[2];
                 }
+                float value[4] = {v.x, v.y, v.z, v.w};
+                gemm::apply_four<Prologue>(made, value, row_of_a + i * (threads / 8), k, k + k_left);
+                v = make_float4(value[0], value[1], value[2], value[3]);
             }
             held[i] = v;
         }
-        source += chunk, k_left -= chunk;
+        source += chunk, k += chunk, k_left -= chunk;
     }
     // The eight threads of a row find its scale together.
     KW_DEVICE void deliver(Line* tile, float* undo) const {
@@ -208,12 +216,17 @@ KW_DEVICE void promote(Sums<Config>& total, const Sums<Config>& sums, const floa
 
 // --- results
 
-template <class Config, class Epilogue>
-KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Sums<Config>& total, int batch,
-                      int first_m, int first_n, int lane) {
+template <class Config, class Epilogue, class Prologue>
+KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args,
+                      const typename Prologue::Args& made, const Sums<Config>& total, int batch, int first_m,
+                      int first_n, int lane) {
     using S = Sizes<Config>;
     const int m = first_m + lane / 4, n = first_n + gemm::first_of_four(lane);
     const float* inverse = problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)batch * problem.w.padded_rows);
+    const int64_t first_row = (int64_t)batch * problem.m;
+    gemm::Ending<Epilogue, S::sixteens_m * 2, Config::vector> end(args);
+#pragma unroll
+    for (int i = 0; i < S::sixteens_m * 2; i++) end.begin(i, first_row + min(m + i * 8, problem.m - 1));
     uint32_t again = 0;  // bit (i * 2 + r) * sixteens_n + j
 #pragma unroll
     for (int j = 0; j < S::sixteens_n; j++) {
@@ -231,27 +244,32 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
                 if (split::all_finite(v)) {
 #pragma unroll
                     for (int e = 0; e < 4; e++) v[e] = split::undo_truncation(v[e]);
-                    gemm::store_some<Config::vector, Epilogue>(args, v, (int64_t)batch * problem.m + row, column,
-                                                               problem.n);
+                    gemm::take_some(end, v, i * 2 + r, first_row + row, column, problem.n);
                 } else {
                     again |= 1u << ((i * 2 + r) * S::sixteens_n + j);
                 }
             }
     }
-    if (!__any_sync(~0u, again)) return;
+    if (__any_sync(~0u, again)) {
 #pragma unroll 1
-    for (int source = 0; source < 32; source++)
+        for (int source = 0; source < 32; source++)
 #pragma unroll 1
-        for (uint32_t left = __shfl_sync(~0u, again, source); left; left &= left - 1) {
-            const int bit = __ffs(left) - 1, i_and_r = bit / S::sixteens_n;
-            split::store_plain<2, Epilogue>(problem, args, batch, first_m + source / 4 + i_and_r * 8,
-                                            first_n + gemm::first_of_four(source) + bit % S::sixteens_n * 16, lane);
-        }
+            for (uint32_t left = __shfl_sync(~0u, again, source); left; left &= left - 1) {
+                const int bit = __ffs(left) - 1, i_and_r = bit / S::sixteens_n;
+                const int column = first_n + gemm::first_of_four(source) + bit % S::sixteens_n * 16;
+                split::take_plain<2, Prologue>(end, i_and_r, problem, made, batch, first_m + source / 4 + i_and_r * 8,
+                                               column, source);
+            }
+    }
+#pragma unroll
+    for (int i = 0; i < S::sixteens_m * 2; i++)
+        end.template leave<4>(i, first_row + m + i * 8, m + i * 8 < problem.m, first_n / S::warp_n);
 }
 
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class Prologue>
 __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
-    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
+    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args,
+                    const __grid_constant__ typename Prologue::Args made) {
     using S = Sizes<Config>;
     extern __shared__ uint4 dynamic[];
     Shared<Config>& shared = *(Shared<Config>*)dynamic;
@@ -267,7 +285,7 @@ __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
     const int chunks = (problem.k + chunk - 1) / chunk;
 
     const WCopier<Config> w(problem, batch, first_n);
-    ACarrier<Config> a(problem, batch, first_m);
+    ACarrier<Config, Prologue> a(problem, made, batch, first_m);
     Sums<Config> total;
     clear(total);
     w.copy(shared.w[0], 0, true);
@@ -297,7 +315,7 @@ __global__ void __launch_bounds__(threads, Sizes<Config>::blocks_at_once)
         for (int piece = 0; piece < lo_pieces; piece += 2) multiply(sums, a_tile, w_tile, piece, piece, y, x, lane);
         promote(total, sums, shared.undo[c % a_stages], y, lane);
     }
-    finish<Config, Epilogue>(problem, args, total, batch, first_m + y, first_n + x, lane);
+    finish<Config, Epilogue, Prologue>(problem, args, made, total, batch, first_m + y, first_n + x, lane);
 }
 
 // --- host
@@ -311,19 +329,20 @@ struct Operands {
 };
 
 // Enqueues the product; allocates nothing and waits for nothing. batches is at most 65535.
-template <class Config, class Epilogue>
-cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
+template <class Config, class Epilogue, class Prologue = gemm::AsItLies>
+cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream,
+                   const typename Prologue::Args& made = {}) {
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     Problem problem;
     problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
     problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches);
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
-    auto kernel = multiply_kernel<Config, Epilogue>;
+    auto kernel = multiply_kernel<Config, Epilogue, Prologue>;
     const cudaError_t status = ptx90::allow_shared_memory(kernel, (int)sizeof(Shared<Config>));
     if (status != cudaSuccess) return status;
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n);
-    kernel<<<dim3((unsigned)tiles, problem.batches), threads, sizeof(Shared<Config>), stream>>>(problem, args);
+    kernel<<<dim3((unsigned)tiles, problem.batches), threads, sizeof(Shared<Config>), stream>>>(problem, args, made);
     return cudaGetLastError();
 }
 #endif

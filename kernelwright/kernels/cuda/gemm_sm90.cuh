@@ -13,6 +13,7 @@
 #pragma once
 
 #include "gemm_epilogue.cuh"
+#include "gemm_prologue.cuh"
 #include "ptx90.cuh"
 #include "split.cuh"
 
@@ -28,6 +29,7 @@ struct DefaultConfig {
     static constexpr int splits = 1;            // parts of k, summed in a second kernel
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
+    static constexpr bool panels = false;       // W was packed by panels, each with scales of its own
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
 };
 
@@ -165,10 +167,27 @@ KW_DEVICE int row_in_tile(int first, int warp, int lane) {
     return first + warp * 16 + ((g >> 1) | ((g & 1) << 2));
 }
 
+// What is computed of A by those who read it: of rows `row` and 8 below, as far as they are in the result.
+template <class Prologue> struct Made {
+    const typename Prologue::Args& args;
+    int64_t row[2];
+    int k_count;
+
+    KW_DEVICE Made(const typename Prologue::Args& args, const Problem& problem, const Work& work, int in_tile)
+        : args(args), k_count(problem.k) {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            row[r] = (int64_t)work.batch * problem.m + min(work.m + in_tile + 8 * r, problem.m - 1);
+    }
+    KW_DEVICE void apply(float (&x)[4], int r, int k) const {
+        gemm::apply_four<Prologue>(args, x, row[r], k, k_count);
+    }
+};
+
 // Reads a chunk of A, frees its slots and splits it. undo[r]: the inverse scale of row r in this chunk.
-template <class Config>
-KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at, int row,
-                              int lane) {
+template <class Config, class Prologue>
+KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at,
+                              const Made<Prologue>& made, int chunk, int row, int lane) {
     using S = Sizes<Config>;
     float v[S::steps][2][4];
 #pragma unroll
@@ -186,6 +205,10 @@ KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], co
         __syncwarp();
         ring.release(here, lane);
     }
+#pragma unroll
+    for (int i = 0; i < S::steps; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++) made.apply(v[i][r], r, chunk * Config::promote + i * 16 + (lane & 3) * 4);
     float scale[2];
 #pragma unroll
     for (int r = 0; r < 2; r++) {
@@ -240,6 +263,25 @@ template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], cons
     pin(total);
 }
 
+// Sums are in units of the scales of W's panel. From one panel to the next they change, exactly, unless they leave
+// float32's range: then they are computed again. `columns` is this thread's first.
+template <class Config>
+KW_DEVICE void change_scales(float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2],
+                             const split::Packed& w, int batch, int k, int columns) {
+    using S = Sizes<Config>;
+    const float *before = w.inverses(batch, k - 1) + columns, *after = w.inverses(batch, k) + columns;
+#pragma unroll
+    for (int b = 0; b < S::own_blocks; b++)
+#pragma unroll
+        for (int i = 0; i < S::wgmma_n / 2; i += 4) {
+            const int column = b * S::wgmma_n + i * 2;
+            const float2 old = __ldg((const float2*)(before + column)), now = __ldg((const float2*)(after + column));
+            const float x = old.x * split::inverse_of(__float_as_uint(now.x)),
+                        y = old.y * split::inverse_of(__float_as_uint(now.y));
+            total[b][i] *= x, total[b][i + 1] *= y, total[b][i + 2] *= x, total[b][i + 3] *= y;
+        }
+}
+
 // --- results
 
 template <class Config> KW_DEVICE void correct(float (&v)[4]) {
@@ -249,9 +291,9 @@ template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 }
 
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
-template <class Epilogue>
-KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int m,
-                           int columns, int lane, uint32_t again) {
+template <class Prologue, class End>
+KW_DEVICE void take_again(End& end, const Problem& problem, const typename Prologue::Args& made, const Work& work, int m,
+                          int columns, uint32_t again) {
 #pragma unroll 1
     for (int source = 0; source < 32; source++) {
         uint32_t left = __shfl_sync(~0u, again, source);
@@ -259,24 +301,28 @@ KW_DEVICE void store_again(const Problem& problem, const typename Epilogue::Args
 #pragma unroll 1
         for (; left; left &= left - 1) {
             const int bit = __ffs(left) - 1;
-            split::store_plain<4, Epilogue>(problem, args, work.batch, first_m + 8 * (bit & 1),
-                                            first_n + (bit >> 1) * 16, lane);
+            split::take_plain<4, Prologue>(end, bit & 1, problem, made, work.batch, first_m + 8 * (bit & 1),
+                                           first_n + (bit >> 1) * 16, source);
         }
     }
 }
 
 // A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
-template <class Config, class Epilogue>
-KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row,
-                      int columns, int lane,
+template <class Config, class Epilogue, class Prologue>
+KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args,
+                      const typename Prologue::Args& made, const Work& work, int row, int columns, int lane,
+                      int last_chunk,
                       const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
     using S = Sizes<Config>;
     constexpr int per_block = S::wgmma_n / 8;
     const int m = work.m + row, n = columns + gemm::first_of_four(lane);
-    const float* inverse =
-        problem.w.inverse + (problem.w.batches == 1 ? 0 : (int64_t)work.batch * problem.w.padded_rows) + n;
+    const int last_k = Config::panels ? last_chunk * Config::promote : 0;
+    const float* inverse = problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + n;
     const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
     const bool tile_inside = work.m + Config::tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
+    gemm::Ending<Epilogue, 2, Config::vector> end(args);
+#pragma unroll
+    for (int r = 0; r < 2; r++) end.begin(r, first_row - m + min(m + 8 * r, problem.m - 1));
     uint32_t again = 0;
 #pragma unroll
     for (int group = 0; group < S::own_blocks * S::wgmma_n; group += gathered) {
@@ -299,8 +345,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
 #pragma unroll
             for (int i = 0; i < vectors; i++) {
                 correct<Config>(v[i]);
-                gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
-                                                           n + group + (i >> 1) * 16);
+                gemm::take_four(end, v[i], i & 1, first_row + 8 * (i & 1), n + group + (i >> 1) * 16);
             }
         } else {
 #pragma unroll
@@ -309,7 +354,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
                 if (m + 8 * (i & 1) >= problem.m || column >= problem.n) continue;
                 if (Config::splits > 1 || split::all_finite(v[i])) {
                     correct<Config>(v[i]);
-                    gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1), column, problem.n);
+                    gemm::take_some(end, v[i], i & 1, first_row + 8 * (i & 1), column, problem.n);
                 } else {
                     again |= 1u << (group / 8 + i);
                 }
@@ -317,16 +362,21 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         }
     }
     if constexpr (Config::splits == 1) {
-        if (__any_sync(~0u, again)) store_again<Epilogue>(problem, args, work, m, columns, lane, again);
+        if (__any_sync(~0u, again)) take_again<Prologue>(end, problem, made, work, m, columns, again);
     }
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
-template <class Config, class Epilogue>
-KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, const Ring& ring, int consumer) {
+template <class Config, class Epilogue, class Prologue>
+KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args,
+                       const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
     const int lane = threadIdx.x & 31;
     const int row = row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
     const int first_block = S::same_rows ? consumer : 0;
+    const auto columns = [=](const Work& work) { return work.n + first_block * S::wgmma_n; };
     const Schedule<Config> schedule(problem);
     // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c.
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
@@ -334,16 +384,23 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
     Cursor at = {0, 0};
     for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
         const Work work = schedule[index];
+        const Made<Prologue> of_a(made, problem, work, row);
         float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
         for (int b = 0; b < S::own_blocks; b++)
 #pragma unroll
             for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
+        const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
 #pragma unroll 1
-        for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
+        for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
+            if constexpr (Config::panels) {
+                if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0)
+                    change_scales<Config>(total, problem.w, problem.w.batches == 1 ? 0 : work.batch,
+                                          chunk * Config::promote, columns(work) + (lane & 3) * 2);
+            }
             Fragments<Config> a;
             float undo[2];
-            load_and_split<Config>(a, undo, ring, at, row, lane);
+            load_and_split<Config>(a, undo, ring, at, of_a, chunk, row, lane);
 #pragma unroll
             for (int b = 0; b < S::own_blocks; b++) {
                 const Cursor w = advance(at, S::k_slots * (1 + first_block + b));
@@ -360,14 +417,15 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
             }
             at = advance(at, S::chunk_slots);
         }
-        finish<Config, Epilogue>(problem, args, work, row, work.n + first_block * S::wgmma_n, lane, total);
+        finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane, end_chunk - 1, total);
     }
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
 
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class Prologue>
 __global__ void __launch_bounds__(threads, 1)
-    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
+    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args,
+                    const __grid_constant__ typename Prologue::Args made) {
     extern __shared__ uint8_t shared[];
     __shared__ __align__(8) uint64_t barriers[2 * slots];
     Ring ring;
@@ -388,7 +446,7 @@ __global__ void __launch_bounds__(threads, 1)
         if (threadIdx.x == 0) produce<Config>(problem, ring);
     } else {
         registers_grow_to<240>();
-        consume<Config, Epilogue>(problem, args, ring, warpgroup - 1);
+        consume<Config, Epilogue, Prologue>(problem, args, made, ring, warpgroup - 1);
     }
 }
 
@@ -410,12 +468,15 @@ template <class Config> struct PartConfig : Config {
     static constexpr bool undo_truncation = false;
 };
 
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class Prologue>
 __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
-                                                    const __grid_constant__ typename Epilogue::Args args) {
+                                                    const __grid_constant__ typename Epilogue::Args args,
+                                                    const __grid_constant__ typename Prologue::Args made) {
     const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m;
     const int64_t index = blockIdx.x * (int64_t)256 + threadIdx.x, row = index / fours;
-    const int n = (int)(index - row * fours) * 4, lane = threadIdx.x & 31;
+    const int n = (int)(index - row * fours) * 4;
+    static_assert(!gemm::Ending<Epilogue, 1, Config::vector>::keeps_rows, "neighbours of a row lie in other blocks");
+    gemm::Ending<Epilogue, 1, Config::vector> end(args);
     bool again = false;
     if (row < rows) {
         const float* part = from.parts + row * from.pitch + n;
@@ -431,7 +492,7 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
         again = !split::all_finite(v);
         if (!again) {
             correct<Config>(v);
-            gemm::store_some<Config::vector, Epilogue>(args, v, row, n, problem.n);
+            gemm::take_some(end, v, 0, row, n, problem.n);
         }
     }
 #pragma unroll 1
@@ -439,8 +500,8 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
         const int source = __ffs(left) - 1;
         const int64_t r = __shfl_sync(~0u, row, source);
         const int batch = (int)(r / problem.m);
-        split::store_plain<1, Epilogue>(problem, args, batch, (int)(r - (int64_t)batch * problem.m),
-                                        __shfl_sync(~0u, n, source), lane);
+        split::take_plain<1, Prologue>(end, 0, problem, made, batch, (int)(r - (int64_t)batch * problem.m),
+                                       __shfl_sync(~0u, n, source), source);
     }
 }
 
@@ -458,27 +519,29 @@ template <class Config> int64_t workspace_bytes(int m, int n, int batches) {
     return Config::splits == 1 ? 0 : (int64_t)Config::splits * batches * m * split::round_up(n, 4) * 4;
 }
 
-template <class Config, class Epilogue>
-cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
-    auto kernel = multiply_kernel<Config, Epilogue>;
+template <class Config, class Epilogue, class Prologue>
+cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Args& args,
+                            const typename Prologue::Args& made, cudaStream_t stream) {
+    auto kernel = multiply_kernel<Config, Epilogue, Prologue>;
     cudaError_t status = allow_shared_memory(kernel, smem_bytes);
     int count = 0;
     if (status == cudaSuccess) status = multiprocessors(&count);
     if (status != cudaSuccess) return status;
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
-    kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args);
+    kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args, made);
     return cudaGetLastError();
 }
 
 // Enqueues the product; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class Prologue = gemm::AsItLies>
 cudaError_t launch(const Operands& operands, void* workspace, const typename Epilogue::Args& args,
-                   cudaStream_t stream) {
+                   cudaStream_t stream, const typename Prologue::Args& made = {}) {
     using S = Sizes<Config>;
     Problem problem;
     problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
-    problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches);
+    problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches, 2,
+                                   Config::panels ? split::panels_of(operands.k) : 1);
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     cudaError_t status =
@@ -492,13 +555,14 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
                         {2 * k_of_slot, S::wgmma_n});
     if (status != cudaSuccess) return status;
     if constexpr (Config::splits == 1) {
-        return launch_multiply<Config, Epilogue>(problem, args, stream);
+        return launch_multiply<Config, Epilogue, Prologue>(problem, args, made, stream);
     } else {
         const StorePart::Args parts = {(float*)workspace, split::round_up(operands.n, 4)};
-        status = launch_multiply<PartConfig<Config>, StorePart>(problem, parts, stream);
+        status = launch_multiply<PartConfig<Config>, StorePart, Prologue>(problem, parts, made, stream);
         if (status != cudaSuccess) return status;
         const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
-        sum_parts<Config, Epilogue><<<(unsigned)((fours + 255) / 256), 256, 0, stream>>>(problem, parts, args);
+        const unsigned blocks = (unsigned)((fours + 255) / 256);
+        sum_parts<Config, Epilogue, Prologue><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
         return cudaGetLastError();
     }
 }

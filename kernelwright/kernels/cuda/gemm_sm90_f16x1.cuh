@@ -22,7 +22,7 @@ template <int N> KW_DEVICE void load_columns(float (&values)[N], const float* co
     }
 }
 
-// Takes the scales of row and column out of the sums, then Epilogue.
+// The scales of row and column are taken out of the sums before Epilogue sees them.
 template <class Epilogue> struct Unscaled {
     struct Args {
         typename Epilogue::Args epilogue;
@@ -30,18 +30,36 @@ template <class Epilogue> struct Unscaled {
         int64_t row_pitch, column_pitch;  // column_pitch is 0 where all batches share W
         int64_t rows;                     // of a batch; 0: there is one
     };
-    template <int N> KW_DEVICE static void store(const Args& args, const float (&sums)[N], int64_t m, int64_t n) {
-        const int64_t batch = args.rows ? m / args.rows : 0;
-        const float of_row = __ldg(args.of_row + batch * args.row_pitch + (m - batch * args.rows));
-        float of_column[N], v[N];
-        load_columns(of_column, args.of_column + batch * args.column_pitch + n);
+};
+
+}  // namespace kw::gemm_sm90_f16x1
+
+namespace kw::gemm {
+
+template <class Epilogue, int rows, int Vector>
+struct Ending<gemm_sm90_f16x1::Unscaled<Epilogue>, rows, Vector> : Ending<Epilogue, rows, Vector> {
+    using Args = typename gemm_sm90_f16x1::Unscaled<Epilogue>::Args;
+    using Base = Ending<Epilogue, rows, Vector>;
+    const Args& scales;
+
+    KW_DEVICE explicit Ending(const Args& args) : Base(args.epilogue), scales(args) {}
+
+    KW_DEVICE void take(const float (&sums)[Vector], int which, int64_t m, int64_t n) {
+        const int64_t batch = scales.rows ? m / scales.rows : 0;
+        const float of_row = __ldg(scales.of_row + batch * scales.row_pitch + (m - batch * scales.rows));
+        float of_column[Vector], v[Vector];
+        gemm_sm90_f16x1::load_columns(of_column, scales.of_column + batch * scales.column_pitch + n);
         // The smaller one first: the product of both, or the sums times the larger one, may leave float32's range.
 #pragma unroll
-        for (int i = 0; i < N; i++)
+        for (int i = 0; i < Vector; i++)
             v[i] = sums[i] * fminf(of_row, of_column[i]) * fmaxf(of_row, of_column[i]);
-        Epilogue::template store<N>(args.epilogue, v, m, n);
+        Base::take(v, which, m, n);
     }
 };
+
+}  // namespace kw::gemm
+
+namespace kw::gemm_sm90_f16x1 {
 
 #ifndef __CUDACC_RTC__
 struct Operands {
@@ -55,12 +73,12 @@ struct Operands {
 inline int64_t workspace_bytes(int m, int k, int batches) { return split::packed_bytes(m, k, batches, 1); }
 
 // Enqueues the passes; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.
-template <class Config, class Epilogue>
+template <class Config, class Epilogue, class Prologue = gemm::AsItLies>
 cudaError_t launch(const Operands& operands, void* workspace, const typename Epilogue::Args& args,
-                   cudaStream_t stream) {
+                   cudaStream_t stream, const typename Prologue::Args& made = {}) {
     const Operands& o = operands;
-    const cudaError_t status = split::pack<1>(o.a, o.a_row_pitch, o.a_k_pitch, o.a_batch_pitch, o.m, o.k, o.batches,
-                                              workspace, stream);
+    const cudaError_t status = split::pack<1, Prologue>(o.a, o.a_row_pitch, o.a_k_pitch, o.a_batch_pitch, o.m, o.k,
+                                                        o.batches, workspace, stream, made);
     if (status != cudaSuccess) return status;
     const split::Packed a = split::packed_view(workspace, o.m, o.k, o.batches, 1),
                         w = split::packed_view(const_cast<void*>(o.w), o.n, o.k, o.w_batches, 1);

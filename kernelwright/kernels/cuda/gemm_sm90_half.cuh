@@ -2,7 +2,8 @@
 // float32.
 //
 //   warp 0       one thread fills a ring of stages: 128 x 64 of A and tile_n x 64 of W
-//   2 warpgroups 64 rows each: m64 x tile_n x k16 products straight from shared memory
+//   2 warpgroups 64 rows of a tile each: m64 x tile_n x k16 products straight from shared memory. Or `own_tiles`: every
+//                second tile each, so that one stores its results while the other multiplies
 //
 // A cluster of two blocks, one above the other, shares W: each loads half of it for both. Without that the copies from
 // L2 (48 bytes a clock and multiprocessor at the full rate) would be the limit.
@@ -22,29 +23,27 @@ struct DefaultConfig {
     using Type = __half;                // of both operands: __half or __nv_bfloat16
     static constexpr int tile_n = 256;  // columns of a tile: 64, 128, 192 or 256
     static constexpr int cluster = 2;   // blocks that share W: 1 or 2
-    static constexpr int blocks = 1;    // on a multiprocessor at once: 2 of up to 128 columns, one stores, one multiplies
+    static constexpr bool own_tiles = false;  // of each warpgroup; up to 128 columns
     static constexpr int vector = 4;    // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;   // tiles of a column strip that run together and share W through L2
 };
 
 constexpr int tile_m = 128, tile_k = 64;  // 64 halves: one row of the 128-byte swizzle
-constexpr int consumer_warps = 8;
+constexpr int threads = 384, gathered = 64;  // gathered: columns whose results are handled together
 
 template <class Config> struct Sizes {
     static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2;
     static constexpr int stage_bytes = a_bytes + w_bytes;
-    static constexpr int room = 224 * 1024 / Config::blocks - 1024;
+    static constexpr int room = 223 * 1024;
     static constexpr int stages = room / stage_bytes < 8 ? room / stage_bytes : 8;
-    // A block alone has a warpgroup that hands its registers to the consumers; of two blocks, each has a producing warp
-    // and 112 registers for every thread.
-    static constexpr int threads = Config::blocks == 1 ? 384 : 288;
-    static constexpr int gathered = Config::blocks == 1 ? 64 : 16;  // columns whose results are handled together
     // 1024: the swizzle repeats every 8 rows of 128 bytes
     static constexpr int smem_bytes = stages * stage_bytes + 1024;
+    static constexpr int heights = Config::own_tiles ? 2 : 1;     // of 64 rows, of a warpgroup
+    static constexpr int readers = Config::own_tiles ? 4 : 8;     // warps of a block that read a stage
     static_assert(Config::tile_n == 64 || Config::tile_n == 128 || Config::tile_n == 192 || Config::tile_n == 256,
                   "tile_n is 64, 128, 192 or 256");
     static_assert(Config::cluster == 1 || Config::cluster == 2, "cluster is 1 or 2");
-    static_assert(Config::blocks == 1 || (Config::blocks == 2 && Config::tile_n <= 128), "two blocks have 128 columns each");
+    static_assert(!Config::own_tiles || Config::tile_n <= 128, "the sums of a wider tile do not fit one warpgroup");
 };
 
 struct Problem {
@@ -58,6 +57,11 @@ struct Cursor {
 
     template <int Stages> KW_DEVICE void advance() {
         if (++stage == Stages) stage = 0, phase ^= 1;
+    }
+    template <int Stages> KW_DEVICE void advance(int count) {
+        const int next = stage + count, laps = next / Stages;
+        stage = next - laps * Stages;
+        phase ^= laps & 1;
     }
 };
 
@@ -133,9 +137,12 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
     const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
     const int64_t first_row = (int64_t)work.batch * problem.m + m;
     const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
+    gemm::Ending<Epilogue, 2, Config::vector> end(args);
 #pragma unroll
-    for (int group = 0; group < Config::tile_n; group += Sizes<Config>::gathered) {
-        constexpr int vectors = Sizes<Config>::gathered / 8;
+    for (int r = 0; r < 2; r++) end.begin(r, first_row - m + min(m + 8 * r, problem.m - 1));
+#pragma unroll
+    for (int group = 0; group < Config::tile_n; group += gathered) {
+        constexpr int vectors = gathered / 8;
         float v[vectors][4];  // [2 * sixteen columns + row]
 #pragma unroll
         for (int i = 0; i < vectors; i++) {
@@ -145,54 +152,82 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         if (tile_inside) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
 #pragma unroll
             for (int i = 0; i < vectors; i++)
-                gemm::store_four<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
-                                                           n + group + (i >> 1) * 16);
+                gemm::take_four(end, v[i], i & 1, first_row + 8 * (i & 1), n + group + (i >> 1) * 16);
         } else {
 #pragma unroll
             for (int i = 0; i < vectors; i++)
                 if (m + 8 * (i & 1) < problem.m)
-                    gemm::store_some<Config::vector, Epilogue>(args, v[i], first_row + 8 * (i & 1),
-                                                               n + group + (i >> 1) * 16, problem.n);
+                    gemm::take_some(end, v[i], i & 1, first_row + 8 * (i & 1), n + group + (i >> 1) * 16, problem.n);
         }
     }
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, work.n / Config::tile_n);
 }
 
 template <class Config, class Epilogue>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
                        uint32_t empty, int consumer) {
     using S = Sizes<Config>;
-    const int lane = threadIdx.x & 31, row = consumer * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
+    constexpr int height_bytes = 64 * 128;
+    const int lane = threadIdx.x & 31, first_height = Config::own_tiles ? 0 : consumer;
+    const int row = first_height * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     const Schedule<Config> schedule(problem);
+    // Warpgroups with tiles of their own take turns at the ring: a barrier tells the lap before from this one, but not
+    // from the one before that, so that nobody may wait for a stage that is more than a lap ahead. Named barrier 1 + c
+    // is the turn of consumer c.
+    const int my_turn = 1 + consumer, next_turn = 2 - consumer;
+    if (Config::own_tiles && consumer == 1) named_arrive(next_turn, 256);
     Cursor at;
+    bool others_turn = consumer == 1;
     for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
+        if constexpr (Config::own_tiles) {
+            others_turn = !others_turn;
+            if (!others_turn) {  // it was, of this tile
+                at.advance<S::stages>((problem.k + tile_k - 1) / tile_k);
+                continue;
+            }
+        }
         const Work work = schedule[index];
-        float sum[Config::tile_n / 2];
+        float sum[S::heights][Config::tile_n / 2];
         int before = -1;
+        if constexpr (Config::own_tiles) named_sync(my_turn, 256);
 #pragma unroll 1
         for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
             const uint32_t stage = data + at.stage * S::stage_bytes;
-            const uint64_t a = descriptor_128b(stage + consumer * 64 * 128), w = descriptor_128b(stage + S::a_bytes);
+            const uint64_t a = descriptor_128b(stage + first_height * height_bytes),
+                           w = descriptor_128b(stage + S::a_bytes);
             barrier_wait(full + at.stage * 8, at.phase);
-            pin(sum);
+#pragma unroll
+            for (int h = 0; h < S::heights; h++) pin(sum[h]);
             wgmma_fence();
 #pragma unroll
             for (int i = 0; i < tile_k / 16; i++)
-                multiply(typename Config::Type(), sum, a + i * 2, w + i * 2, k > 0 || i > 0);
+#pragma unroll
+                for (int h = 0; h < S::heights; h++)
+                    multiply(typename Config::Type(), sum[h], a + h * (height_bytes >> 4) + i * 2, w + i * 2,
+                             k > 0 || i > 0);
             wgmma_commit();
-            pin(sum);
+#pragma unroll
+            for (int h = 0; h < S::heights; h++) pin(sum[h]);
             wgmma_wait<1>();  // the stage before this one has been read
             if (before >= 0) release<Config>(empty, before, lane);
             before = at.stage;
         }
+        if constexpr (Config::own_tiles) named_arrive(next_turn, 256);
         wgmma_wait<0>();
-        pin(sum);
+#pragma unroll
+        for (int h = 0; h < S::heights; h++) pin(sum[h]);
         release<Config>(empty, before, lane);
-        finish<Config, Epilogue>(problem, args, work, row, lane, sum);
+#pragma unroll
+        for (int h = 0; h < S::heights; h++)
+            finish<Config, Epilogue>(problem, args, work, row + h * 64, lane, sum[h]);
     }
+    if (Config::own_tiles && !others_turn) named_sync(my_turn, 256);  // the turn that is handed over last
 }
 
 template <class Config, class Epilogue>
-__global__ void __launch_bounds__(Sizes<Config>::threads, Config::blocks)
+__global__ void __launch_bounds__(threads, 1)
     multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args) {
     using S = Sizes<Config>;
     extern __shared__ uint8_t shared[];
@@ -202,24 +237,19 @@ __global__ void __launch_bounds__(Sizes<Config>::threads, Config::blocks)
     if (threadIdx.x == 0) {
         for (int i = 0; i < S::stages; i++) {
             barrier_init(full + i * 8, 1);
-            barrier_init(empty + i * 8, consumer_warps * Config::cluster);
+            barrier_init(empty + i * 8, S::readers * Config::cluster);
         }
         barrier_init_fence();
     }
     if constexpr (Config::cluster > 1) cluster_sync();
     else __syncthreads();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
-    if constexpr (Config::blocks == 1) {
-        if (warpgroup == 0) {
-            registers_shrink_to<24>();
-            if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
-        } else {
-            registers_grow_to<240>();
-            consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
-        }
+    if (warpgroup == 0) {
+        registers_shrink_to<40>();
+        if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
     } else {
-        if (warpgroup < 2) consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup);
-        else if (threadIdx.x == 256) produce<Config>(problem, data, full, empty);
+        registers_grow_to<232>();
+        consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
     }
     if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
 }
@@ -295,13 +325,13 @@ cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(S::threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
+    config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
     config.attrs = &attribute, config.numAttrs = 1;
     constexpr int height = tile_m * Config::cluster;
     const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *
                            ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches * Config::cluster;
     // A pair shares two neighbouring multiprocessors, so all pairs run at once; were they not, they would run in turn.
-    const int at_once = count * Config::blocks / Config::cluster * Config::cluster;
+    const int at_once = count / Config::cluster * Config::cluster;
     config.gridDim = dim3((unsigned)(blocks < at_once ? blocks : at_once));
     return cudaLaunchKernelEx(&config, kernel, problem, args);
 }

@@ -6,8 +6,10 @@
 //
 // The scale brings the largest magnitude of a row to [2^14, 2^15), just under float16's largest value, so that hi + lo
 // keeps 22 to 23 bits of every element within 2^-15 of the largest and an absolute 2^-39 of the largest below that.
+// Of a matrix that is read once, a panel of a row has a scale of its own.
 #pragma once
 
+#include "gemm_prologue.cuh"
 #include "ptx90.cuh"
 #include <cuda_fp16.h>
 
@@ -44,15 +46,23 @@ KW_DEVICE int k_of_position(int position) {
     return (position & ~15) + (i < 8 ? 4 * (i >> 1) + (i & 1) : 4 * ((i - 8) >> 1) + 2 + (i & 1));
 }
 
+constexpr int k_of_panel = 512;
+
+__host__ __device__ inline int panels_of(int k) { return (k + k_of_panel - 1) / k_of_panel; }
+
 // Where each part lies in the one buffer that holds packed rows: pairs (two halves an element), or hi alone (one).
 struct Packed {
     __half* pairs;      // [batches][rows][halves * padded_k]
-    float* inverse;     // [batches][padded_rows]: undoes the scale of a row; 1 beyond the last row
+    float* inverse;     // [batches][panels][padded_rows]: undoes the scale of a row; 1 beyond the last row
     uint32_t* largest;  // [batches][padded_rows]: bits of the largest finite magnitude of a row
-    int rows, k, padded_rows, padded_k, batches, halves;
+    int rows, k, padded_rows, padded_k, batches, halves, panels;
 
     KW_DEVICE __half* row(int batch, int row) const {
         return pairs + ((int64_t)batch * rows + row) * padded_k * halves;
+    }
+    // Of the panel in which k lies; there is one, or each has k_of_panel.
+    KW_DEVICE float* inverses(int batch, int k) const {
+        return inverse + ((int64_t)batch * panels + (panels == 1 ? 0 : k / k_of_panel)) * padded_rows;
     }
 };
 
@@ -60,15 +70,16 @@ __host__ __device__ inline int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
-__host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches, int halves = 2) {
+__host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches, int halves = 2,
+                                              int panels = 1) {
     Packed view;
-    view.rows = rows, view.k = k, view.batches = batches, view.halves = halves;
+    view.rows = rows, view.k = k, view.batches = batches, view.halves = halves, view.panels = panels;
     view.padded_rows = round_up(rows, 768);  // tiles of 128, 192 and 256 columns read the scales of all their columns
     view.padded_k = round_up(k, 64);
     const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 2 * halves;
     view.pairs = (__half*)buffer;
     view.inverse = (float*)((char*)buffer + pair_bytes);
-    view.largest = (uint32_t*)(view.inverse + (int64_t)batches * view.padded_rows);
+    view.largest = (uint32_t*)(view.inverse + (int64_t)batches * panels * view.padded_rows);
     return view;
 }
 
@@ -92,6 +103,9 @@ KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position
 }
 
 // Four neighbours of K, from a multiple of 4, to their places. lo of Inf or NaN would be NaN: it is 0, hi tells.
+KW_DEVICE uint32_t without_special(uint32_t lo, float x, float y) {
+    return lo & (isfinite(x) ? ~0u : 0xffff0000u) & (isfinite(y) ? ~0u : 0x0000ffffu);
+}
 template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
     uint32_t hi[2], lo[2];
     to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
@@ -100,10 +114,7 @@ template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, fl
         *(uint2*)(row + k) = make_uint2(hi[0], hi[1]);
         return;
     }
-    const float x[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++)
-        if (!isfinite(x[i])) lo[i / 2] &= i % 2 ? 0x0000ffffu : 0xffff0000u;
+    lo[0] = without_special(lo[0], v.x, v.y), lo[1] = without_special(lo[1], v.z, v.w);
     const int inside = k & 31, place = (inside & 16) + (inside & 15) / 2;
     __half* block = row + (k >> 5) * (2 * packed_block) + place;
 #pragma unroll
@@ -115,18 +126,42 @@ template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, fl
 
 KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
 
-// A row of contiguous k, zero beyond its end.
-struct Row {
+// An operand in memory, x[batch * batch_pitch + row * row_pitch + k * k_pitch], and what is computed of it. Made of a
+// pointer that is a kernel's own __restrict__ parameter: only then are its loads gathered across stores (seen by compiling).
+template <class Prologue> struct Source {
     const float* x;
+    int64_t row_pitch, k_pitch, batch_pitch;
+    int rows;  // of a batch
+    const typename Prologue::Args& args;
+
+    KW_DEVICE float at(int batch, int row, int k) const {
+        const float value = x[batch * batch_pitch + row * row_pitch + k * k_pitch];
+        return gemm::applied<Prologue>(args, value, (int64_t)batch * rows + row, k);
+    }
+};
+
+// A row of contiguous k, zero beyond its end.
+template <class Prologue> struct Row {
+    const float* x;
+    const typename Prologue::Args& args;
+    int64_t row;
     int k_count;
     bool aligned;
 
-    KW_DEVICE Row(const float* first, int count)
-        : x(first), k_count(count), aligned((count & 3) == 0 && ((uint64_t)first & 15) == 0) {}
+    KW_DEVICE Row(const Source<Prologue>& source, int batch, int row, int count)
+        : x(source.x + batch * source.batch_pitch + row * source.row_pitch),
+          args(source.args),
+          row((int64_t)batch * source.rows + row),
+          k_count(count),
+          aligned((count & 3) == 0 && ((uint64_t)x & 15) == 0) {}
+    KW_DEVICE float one(int k) const { return k < k_count ? x[k] : 0.f; }
     KW_DEVICE float4 four(int k) const {
-        if (aligned && k < k_count) return *(const float4*)(x + k);
-        return make_float4(k < k_count ? x[k] : 0.f, k + 1 < k_count ? x[k + 1] : 0.f, k + 2 < k_count ? x[k + 2] : 0.f,
-                           k + 3 < k_count ? x[k + 3] : 0.f);
+        float4 v;
+        if (aligned && k < k_count) v = *(const float4*)(x + k);
+        else v = make_float4(one(k), one(k + 1), one(k + 2), one(k + 3));
+        float made[4] = {v.x, v.y, v.z, v.w};
+        gemm::apply_four<Prologue>(args, made, row, k, k_count);
+        return make_float4(made[0], made[1], made[2], made[3]);
     }
 };
 
@@ -151,7 +186,7 @@ KW_DEVICE float largest_of_block(float largest) {
 }
 
 // The largest finite magnitude in [first, last) of a row, by a block of 256 threads; every thread gets it.
-KW_DEVICE float largest_in(const Row& row, int first, int last) {
+template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, int first, int last) {
     float largest = 0.f;
     for (int k = first + threadIdx.x * 4; k < last; k += 1024) largest = fmaxf(largest, largest_of_four(row.four(k)));
     return largest_of_block(largest);
@@ -161,9 +196,11 @@ KW_DEVICE float largest_in(const Row& row, int first, int last) {
 constexpr int held_fours = 8;  // of a thread
 constexpr int k_of_warp = held_fours * 32 * 4, k_of_block = held_fours * 256 * 4;
 
-template <int Halves, int WarpsOfRow>
+template <int Halves, int WarpsOfRow, class Prologue>
 static __global__ void __launch_bounds__(256)
-    pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+              const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     constexpr int threads_of_row = WarpsOfRow * 32, rows_of_block = 8 / WarpsOfRow;
     const int row = blockIdx.x * rows_of_block + threadIdx.x / threads_of_row, batch = blockIdx.y;
     const int thread = threadIdx.x % threads_of_row;
@@ -172,7 +209,7 @@ static __global__ void __launch_bounds__(256)
         if (thread == 0) *inverse = 1.f;
         return;
     }
-    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const Row<Prologue> x(source, batch, row, packed.k);
     float4 v[held_fours];
 #pragma unroll
     for (int i = 0; i < held_fours; i++) v[i] = x.four((i * threads_of_row + thread) * 4);
@@ -192,16 +229,18 @@ static __global__ void __launch_bounds__(256)
 }
 
 // Many longer rows: a block for each, which it reads twice, the second time from cache.
-template <int Halves>
+template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
-    pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    pack_rows(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+              const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     const int row = blockIdx.x, batch = blockIdx.y;
     float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
     if (row >= packed.rows) {
         if (threadIdx.x == 0) *inverse = 1.f;
         return;
     }
-    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const Row<Prologue> x(source, batch, row, packed.k);
     const uint32_t bits = scale_bits(largest_in(x, 0, packed.k));
     if (threadIdx.x == 0) *inverse = inverse_of(bits);
     __half* out = packed.row(batch, row);
@@ -212,26 +251,30 @@ static __global__ void __launch_bounds__(256)
 // Halves: a kernel is a template here so that it is compiled where it is launched, and nowhere else.
 constexpr int k_of_part = 16384;
 
-template <int Halves>
+template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
-    largest_of_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    largest_of_parts(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+                     const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
-    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const Row<Prologue> x(source, batch, row, packed.k);
     const float largest = largest_in(x, first, min(first + k_of_part, packed.k));
     if (threadIdx.x == 0)
         atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row, __float_as_uint(largest));
 }
 
-template <int Halves>
+template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
-    pack_parts(const float* __restrict__ w, int64_t row_pitch, int64_t batch_pitch, Packed packed) {
+    pack_parts(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+               const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     const int row = blockIdx.y, batch = blockIdx.z, first = blockIdx.x * k_of_part;
     const int64_t scale_index = (int64_t)batch * packed.padded_rows + row;
     if (row >= packed.rows) {
         if (blockIdx.x == 0 && threadIdx.x == 0) packed.inverse[scale_index] = 1.f;
         return;
     }
-    const Row x(w + batch * batch_pitch + row * row_pitch, packed.k);
+    const Row<Prologue> x(source, batch, row, packed.k);
     const uint32_t bits = scale_bits(__uint_as_float(packed.largest[scale_index]));
     if (blockIdx.x == 0 && threadIdx.x == 0) packed.inverse[scale_index] = inverse_of(bits);
     __half* out = packed.row(batch, row);
@@ -241,27 +284,29 @@ static __global__ void __launch_bounds__(256)
 }
 
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
-template <int Halves>
-static __global__ void __launch_bounds__(256) largest_of_columns(const float* __restrict__ w, int64_t row_pitch,
-                                                                 int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+template <int Halves, class Prologue>
+static __global__ void __launch_bounds__(256)
+    largest_of_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+                       const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     const int row = blockIdx.x * 32 + threadIdx.x, batch = blockIdx.z,
               last = min(packed.k, (int)(blockIdx.y + 1) * 256);
     if (row >= packed.rows) return;
-    const float* x = w + batch * batch_pitch + row * row_pitch;
     float largest = 0.f;
 #pragma unroll 4
     for (int k = blockIdx.y * 256 + threadIdx.y; k < last; k += 8)
-        largest = fmaxf(largest, finite_magnitude(x[k * k_pitch]));
+        largest = fmaxf(largest, finite_magnitude(source.at(batch, row, k)));
     atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row,
               __float_as_uint(largest));  // a maximum has no order
 }
 
-template <int Halves>
+template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
-    pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+    pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
+                 const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     __shared__ float tile[32][33];  // 33: a column of 32 rows falls into 32 banks
     const int first_row = blockIdx.x * 32, batch = blockIdx.z, thread = threadIdx.y * 32 + threadIdx.x;
-    const float* x = w + batch * batch_pitch + (first_row + threadIdx.x) * row_pitch;
     const int row = first_row + thread / 8, k_in_tile = thread % 8 * 4;
     const int64_t scale_index = (int64_t)batch * packed.padded_rows + row;
     const uint32_t bits = scale_bits(row < packed.rows ? __uint_as_float(packed.largest[scale_index]) : 0.f);
@@ -273,7 +318,7 @@ static __global__ void __launch_bounds__(256)
         for (int i = 0; i < 32; i += 8) {
             const int k = k0 + threadIdx.y + i;
             tile[threadIdx.y + i][threadIdx.x] =
-                k < packed.k && first_row + threadIdx.x < packed.rows ? x[k * k_pitch] : 0.f;
+                k < packed.k && first_row + threadIdx.x < packed.rows ? source.at(batch, first_row + threadIdx.x, k) : 0.f;
         }
         __syncthreads();
         const float4 v = make_float4(tile[k_in_tile][thread / 8], tile[k_in_tile + 1][thread / 8],
@@ -283,21 +328,93 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
+// Contiguous rows, read once: a block holds 32 rows and a panel of k in its registers, 4 rows and 16 of k in a thread,
+// which are 32 bytes of hi and 32 of lo in each row.
+KW_DEVICE float4 four_rows(const float* x, int count, bool aligned) {
+    if (aligned && count >= 4) return *(const float4*)x;
+    return make_float4(count > 0 ? x[0] : 0.f, count > 1 ? x[1] : 0.f, count > 2 ? x[2] : 0.f, count > 3 ? x[3] : 0.f);
+}
+KW_DEVICE float4 larger(float4 x, float4 y) {
+    return make_float4(fmaxf(x.x, y.x), fmaxf(x.y, y.y), fmaxf(x.z, y.z), fmaxf(x.w, y.w));
+}
+// Two neighbouring lanes have 32 bytes each, for two places (null: nowhere). Each writes a half of both, so that memory
+// is written 32 bytes at a time.
+KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&mine)[8], bool odd) {
+    uint32_t theirs[4];
+#pragma unroll
+    for (int i = 0; i < 4; i++) theirs[i] = __shfl_xor_sync(~0u, odd ? mine[i] : mine[i + 4], 1);
+    const uint4 received = make_uint4(theirs[0], theirs[1], theirs[2], theirs[3]);
+    if (of_even) *(uint4*)(of_even + 8 * odd) = odd ? received : make_uint4(mine[0], mine[1], mine[2], mine[3]);
+    if (of_odd) *(uint4*)(of_odd + 8 * odd) = odd ? make_uint4(mine[4], mine[5], mine[6], mine[7]) : received;
+}
+
+template <int Halves>
+static __global__ void __launch_bounds__(256)
+    pack_panels(const float* __restrict__ w, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+    __shared__ float4 of_warp[8][8];
+    const int in_row = threadIdx.x & 7, warp = threadIdx.x >> 5, batch = blockIdx.z;
+    const int row = blockIdx.x * 32 + in_row * 4, k0 = blockIdx.y * k_of_panel + (threadIdx.x >> 3) * 16;
+    const float* x = w + batch * batch_pitch + row;
+    const bool aligned = ((k_pitch | batch_pitch) & 3) == 0 && ((uint64_t)w & 15) == 0;
+    float4 v[16];
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        v[i] = four_rows(x + (k0 + i) * k_pitch, k0 + i < packed.k ? packed.rows - row : 0, aligned);
+    float4 largest = make_float4(0.f, 0.f, 0.f, 0.f);
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        largest = larger(largest, make_float4(finite_magnitude(v[i].x), finite_magnitude(v[i].y),
+                                              finite_magnitude(v[i].z), finite_magnitude(v[i].w)));
+#pragma unroll
+    for (int step = 8; step < 32; step *= 2)
+        largest = larger(largest, make_float4(__shfl_xor_sync(~0u, largest.x, step), __shfl_xor_sync(~0u, largest.y, step),
+                                              __shfl_xor_sync(~0u, largest.z, step), __shfl_xor_sync(~0u, largest.w, step)));
+    if ((threadIdx.x & 31) < 8) of_warp[warp][in_row] = largest;
+    __syncthreads();
+#pragma unroll
+    for (int i = 0; i < 8; i++) largest = larger(largest, of_warp[i][in_row]);
+    const float of_row[4] = {largest.x, largest.y, largest.z, largest.w};
+    float* inverse = packed.inverses(batch, k0) + row;
+    const bool odd = in_row & 1;
+    const int place = (k0 >> 5) * (2 * packed_block) + (k0 & 16);
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        // A panel of zeros has the scale 1: sums that change from its neighbour's scale to it stay in range.
+        const uint32_t bits = of_row[j] == 0.f ? 127 * exponent_one : scale_bits(of_row[j]);
+        if (threadIdx.x < 8) inverse[j] = inverse_of(bits);
+        uint32_t hi[8], lo[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {  // in the packed order
+            const float4 first = v[i < 4 ? 4 * i : 4 * i - 14], second = v[i < 4 ? 4 * i + 1 : 4 * i - 13];
+            const float x = j == 0 ? first.x : j == 1 ? first.y : j == 2 ? first.z : first.w;
+            const float y = j == 0 ? second.x : j == 1 ? second.y : j == 2 ? second.z : second.w;
+            to_pairs(x * scale_of(bits), y * scale_of(bits), hi[i], lo[i]);
+            lo[i] = without_special(lo[i], x, y);
+        }
+        const int of_even = row + j - 4 * odd, of_odd = of_even + 4;
+        const bool inside = k0 < packed.padded_k;
+        __half* even = inside && of_even < packed.rows ? packed.row(batch, of_even) + place : nullptr;
+        __half* other = inside && of_odd < packed.rows ? packed.row(batch, of_odd) + place : nullptr;
+        store_together(even, other, hi, odd);
+        store_together(even ? even + packed_block : even, other ? other + packed_block : other, lo, odd);
+    }
+}
+
 // --- activations that the copy engine cannot read (a pitch or an address off 16 bytes, k not contiguous): a padded
 // copy
 
-template <bool contiguous>
+template <bool contiguous, class Prologue>
 static __global__ void __launch_bounds__(256)
-    copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t batch_pitch, int rows, int k_count,
-              float* __restrict__ out, int out_pitch) {
+    copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k_count,
+              float* __restrict__ out, int out_pitch, const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {a, row_pitch, k_pitch, batch_pitch, rows, made};
     const int row = blockIdx.x % rows, batch = blockIdx.x / rows;
-    const float* x = a + batch * batch_pitch + row * row_pitch;
     float* y = out + (int64_t)blockIdx.x * out_pitch;
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int k = blockIdx.y * 1024 + i * 256 + threadIdx.x;
-        v[i] = k < k_count ? x[k] : 0.f;
+        v[i] = k < k_count ? source.at(batch, row, k) : 0.f;
     }
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -306,17 +423,19 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-template <bool contiguous>
+template <bool contiguous, class Prologue>
 static __global__ void __launch_bounds__(256)
     copy_columns(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows,
-                 int k_count, float* __restrict__ out, int out_pitch) {
+                 int k_count, float* __restrict__ out, int out_pitch,
+                 const __grid_constant__ typename Prologue::Args made) {
+    const Source<Prologue> source = {a, row_pitch, k_pitch, batch_pitch, rows, made};
     __shared__ float tile[32][33];
     const int first_row = blockIdx.x * 32, first_k = blockIdx.y * 32;
-    const float* x = a + blockIdx.z * batch_pitch + (first_row + threadIdx.x) * row_pitch;
 #pragma unroll
     for (int i = threadIdx.y; i < 32; i += 8)
-        tile[i][threadIdx.x] =
-            first_k + i < k_count && first_row + threadIdx.x < rows ? x[(first_k + i) * k_pitch] : 0.f;
+        tile[i][threadIdx.x] = first_k + i < k_count && first_row + threadIdx.x < rows
+                                   ? source.at(blockIdx.z, first_row + threadIdx.x, first_k + i)
+                                   : 0.f;
     __syncthreads();
 #pragma unroll
     for (int i = threadIdx.y; i < 32; i += 8)
@@ -326,7 +445,7 @@ static __global__ void __launch_bounds__(256)
 }
 
 // --- results of products of pairs: what truncation took is given back, and what is not finite is computed again. A
-// Problem has A (`a`, `a_row_pitch`, `a_batch_pitch`), the packed `w`, and the sizes `m`, `n`, `k`.
+// Problem has A (`a`, `a_row_pitch`, `a_batch_pitch`), the packed `w`, and the sizes `m`, `n`, `k`; Prologue makes A of it.
 
 // The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is
 // that loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
@@ -341,19 +460,21 @@ KW_DEVICE bool all_finite(const float (&v)[4]) {
 
 // Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
 // loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
-template <int Steps>
-KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const __half* const (&w)[4], const float (&inverse)[4],
-                           int position, int k_count) {
+template <int Steps, class Prologue>
+KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prologue::Args& made, int64_t row_of_a,
+                           const Packed& packed, int batch, const int (&row)[4], int position, int k_count) {
     float x[Steps][8], value[Steps][4][8];
 #pragma unroll
     for (int s = 0; s < Steps; s++) {
+        const float* inverse = packed.inverses(batch, position + s * 256);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
             const int k = k_of_position(position + s * 256 + i);
-            x[s][i] = k < k_count ? a[k] : 0.f;
+            x[s][i] = k < k_count ? gemm::applied<Prologue>(made, a[k], row_of_a, k) : 0.f;
         }
 #pragma unroll
-        for (int c = 0; c < 4; c++) packed_values(value[s][c], w[c], position + s * 256, inverse[c]);
+        for (int c = 0; c < 4; c++)
+            packed_values(value[s][c], packed.row(batch, row[c]), position + s * 256, inverse[row[c]]);
     }
 #pragma unroll
     for (int s = 0; s < Steps; s++)
@@ -371,47 +492,41 @@ KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
 }
 
 // Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
-template <int Steps, class Problem>
-KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
+template <int Steps, class Prologue, class Problem>
+KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, const typename Prologue::Args& made, int batch, int m,
+                          int n, int lane) {
     const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
     const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
-    const __half* w[4];
-    float inverse[4];
+    const int64_t row_of_a = (int64_t)batch * problem.m + m;
+    int row[4];
 #pragma unroll
-    for (int c = 0; c < 4; c++) {
-        const int row = min(n + c, problem.n - 1);
-        w[c] = problem.w.row(w_batch, row);
-        inverse[c] = problem.w.inverse[(int64_t)w_batch * problem.w.padded_rows + row];
-        sum[c] = 0.f;
-    }
+    for (int c = 0; c < 4; c++) row[c] = min(n + c, problem.n - 1), sum[c] = 0.f;
     int first = 0;
 #pragma unroll 1
     for (; first + Steps * 256 <= padded_k && !all_are_nan(sum); first += Steps * 256)
-        plain_steps<Steps>(sum, a, w, inverse, first + lane * 8, problem.k);
+        plain_steps<Steps, Prologue>(sum, a, made, row_of_a, problem.w, w_batch, row, first + lane * 8, problem.k);
 #pragma unroll 1
     for (; first < padded_k && !all_are_nan(sum); first += 256)
-        if (first + lane * 8 < padded_k) plain_steps<1>(sum, a, w, inverse, first + lane * 8, problem.k);
+        if (first + lane * 8 < padded_k)
+            plain_steps<1, Prologue>(sum, a, made, row_of_a, problem.w, w_batch, row, first + lane * 8, problem.k);
 #pragma unroll
     for (int c = 0; c < 4; c++)
 #pragma unroll
         for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
 }
 
-// Four neighbours at (m, n), which some lane found not finite, again.
-template <int Steps, class Epilogue, class Problem>
-KW_DEVICE void store_plain(const Problem& problem, const typename Epilogue::Args& args, int batch, int m, int n,
-                           int lane) {
+// Four neighbours at (m, n), which lane `owner` found not finite, again; they are row number `which` of that lane.
+template <int Steps, class Prologue, class Problem, class End>
+KW_DEVICE void take_plain(End& end, int which, const Problem& problem, const typename Prologue::Args& made, int batch,
+                          int m, int n, int owner) {
     float sum[4];
-    plain_dots<Steps>(sum, problem, batch, m, n, lane);
-    const float mine[1] = {lane & 2 ? (lane & 1 ? sum[3] : sum[2]) : (lane & 1 ? sum[1] : sum[0])};
-    if (lane < 4 && n + lane < problem.n)
-        Epilogue::template store<1>(args, mine, (int64_t)batch * problem.m + m, n + lane);
+    plain_dots<Steps, Prologue>(sum, problem, made, batch, m, n, threadIdx.x & 31);
+    end.take_from_all(sum, which, (int64_t)batch * problem.m + m, n, problem.n, owner);
 }
-
 
 #ifndef __CUDACC_RTC__
 // How W is packed; one of several, so that a file compiles no other.
-enum class Way { by_warps, by_blocks, by_rows, by_parts, by_columns };
+enum class Way { by_warps, by_blocks, by_rows, by_parts, by_columns, by_panels };
 
 constexpr Way way_of(int64_t k_pitch, int rows, int k, int batches) {
     if (k_pitch != 1) return Way::by_columns;
@@ -420,64 +535,77 @@ constexpr Way way_of(int64_t k_pitch, int rows, int k, int batches) {
     return (int64_t)rows * batches < 1024 && k >= 2 * k_of_part ? Way::by_parts : Way::by_rows;
 }
 
-// w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, to `packed_bytes` bytes at `buffer`.
-template <int Halves, Way way>
+// w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, or what `Prologue` makes of it, to
+// `packed_bytes` bytes at `buffer`.
+template <int Halves, Way way, class Prologue = gemm::AsItLies>
 cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                    int batches, void* buffer, cudaStream_t stream) {
-    const Packed packed = packed_view(buffer, rows, k, batches, Halves);
+                    int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+    const Packed packed = packed_view(buffer, rows, k, batches, Halves, way == Way::by_panels ? panels_of(k) : 1);
     const dim3 each_row(packed.padded_rows, batches);
     if constexpr (way == Way::by_warps)
-        pack_held<Halves, 1><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_held<Halves, 1, Prologue><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
     if constexpr (way == Way::by_blocks)
-        pack_held<Halves, 8><<<each_row, 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_held<Halves, 8, Prologue><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
     if constexpr (way == Way::by_rows)
-        pack_rows<Halves><<<each_row, 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        pack_rows<Halves, Prologue><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
     if constexpr (way == Way::by_parts || way == Way::by_columns) {
         const size_t bytes = (size_t)batches * packed.padded_rows * 4;
         if (const cudaError_t status = cudaMemsetAsync(packed.largest, 0, bytes, stream)) return status;
     }
     if constexpr (way == Way::by_parts) {
         const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
-        largest_of_parts<Halves><<<dim3(parts, rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
-        pack_parts<Halves><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(w, row_pitch, batch_pitch, packed);
+        largest_of_parts<Halves, Prologue><<<dim3(parts, rows, batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
+        pack_parts<Halves, Prologue><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
     }
     if constexpr (way == Way::by_columns) {
         const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
-        largest_of_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
-        pack_columns<Halves><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed);
+        largest_of_columns<Halves, Prologue><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed,
+                                                                         made);
+        pack_columns<Halves, Prologue><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
+    }
+    if constexpr (way == Way::by_panels) {
+        if (row_pitch != 1) return cudaErrorInvalidValue;
+        const dim3 grid(packed.padded_rows / 32, packed.panels, batches);
+        pack_panels<Halves><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
     }
     return cudaGetLastError();
 }
 
-// The same where sizes are known only when it runs.
-template <int Halves = 2>
+// The same where sizes are known only when it runs; never by panels, which only some kernels can read.
+template <int Halves = 2, class Prologue = gemm::AsItLies>
 cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                 int batches, void* buffer, cudaStream_t stream) {
-    auto by = pack_by<Halves, Way::by_warps>;
+                 int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+    auto by = pack_by<Halves, Way::by_warps, Prologue>;
     switch (way_of(k_pitch, rows, k, batches)) {
         case Way::by_warps: break;
-        case Way::by_blocks: by = pack_by<Halves, Way::by_blocks>; break;
-        case Way::by_rows: by = pack_by<Halves, Way::by_rows>; break;
-        case Way::by_parts: by = pack_by<Halves, Way::by_parts>; break;
-        case Way::by_columns: by = pack_by<Halves, Way::by_columns>; break;
+        case Way::by_blocks: by = pack_by<Halves, Way::by_blocks, Prologue>; break;
+        case Way::by_rows: by = pack_by<Halves, Way::by_rows, Prologue>; break;
+        case Way::by_parts: by = pack_by<Halves, Way::by_parts, Prologue>; break;
+        case Way::by_columns: by = pack_by<Halves, Way::by_columns, Prologue>; break;
     }
-    return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream);
+    return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream, made);
 }
 
 // What `pad` writes: rows of this many floats, a multiple of 128 bytes.
 inline int padded_pitch(int k) { return round_up(k, 32); }
 
 // `contiguous`: k_pitch is 1.
-template <bool contiguous>
+template <bool contiguous, class Prologue = gemm::AsItLies>
 cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                int batches, float* out, cudaStream_t stream) {
+                int batches, float* out, cudaStream_t stream, const typename Prologue::Args& made = {}) {
     const int pitch = padded_pitch(k);
-    if constexpr (contiguous)
-        copy_rows<contiguous><<<dim3(rows * batches, (pitch + 1023) / 1024), 256, 0, stream>>>(a, row_pitch, batch_pitch, rows, k,
-                                                                                   out, pitch);
-    else
-        copy_columns<contiguous><<<dim3((rows + 31) / 32, pitch / 32, batches), dim3(32, 8), 0, stream>>>(
-            a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch);
+    if constexpr (contiguous) {
+        const dim3 grid(rows * batches, (pitch + 1023) / 1024);
+        copy_rows<contiguous, Prologue><<<grid, 256, 0, stream>>>(a, row_pitch, k_pitch, batch_pitch, rows, k,
+                                                                  out, pitch, made);
+    } else {
+        const dim3 grid((rows + 31) / 32, pitch / 32, batches);
+        copy_columns<contiguous, Prologue><<<grid, dim3(32, 8), 0, stream>>>(
+            a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch, made);
+    }
     return cudaGetLastError();
 }
 #endif

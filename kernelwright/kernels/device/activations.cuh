@@ -86,15 +86,10 @@ template <typename T> KW_DEVICE T selu(T x) { return elu(x, T(1.6732632423543772
 template <typename T> KW_DEVICE T celu(T x, T alpha) { return x <= 0 ? expm1(x / alpha) * alpha : x; }
 
 // kw: gelu_erf
-#ifdef __CUDACC__
-template <typename T> KW_DEVICE T gelu_erf(T x) {  // x times the normal distribution at x
-    return T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)));
-}
-#else
 // x times the normal distribution at x, from its upper tail: e^(-x^2 / 2) times a polynomial in |x| / (1 + |x| / 4).
 KW_DEVICE float gelu_erf(float x) {
     const float u = abs(x) > 20.0f ? 20.0f : abs(x);  // the tail beyond is 0, NaN stays
-    const float v = u / fma(u, 0.25f, 1.0f);
+    const float v = u * inverse(fma(u, 0.25f, 1.0f));
     float p = -1.3317631e-07f;
     p = fma(p, v, 1.7241267e-06f);
     p = fma(p, v, -3.2639896e-06f);
@@ -106,12 +101,15 @@ KW_DEVICE float gelu_erf(float x) {
     p = fma(p, v, -0.39894214f);
     p = fma(p, v, 0.5f);
     const float square = u * u;
+#ifdef __CUDACC__
+    const float tail = p * exp2_bounded(square * -0.72134752f);
+#else
     const float lost = fma(u, u, -square);  // by rounding the square, which e^x would magnify
     const float tail = fma(p, lost * -0.5f, p) * exp_bounded(square * -0.5f);
+#endif
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
-KW_DEVICE double gelu_erf(double x) { return 0.5 * x * (1.0 + __builtin_erf(x * 0.7071067811865476)); }
-#endif
+KW_DEVICE double gelu_erf(double x) { return 0.5 * x * (1.0 + erf(x * 0.7071067811865476)); }
 
 // kw: gelu_tanh
 // x (1 + tanh(u)) / 2 = x / (1 + e^(-2 u)) with u = sqrt(2 / pi) (x + 0.044715 x^3).

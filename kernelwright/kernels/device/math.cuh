@@ -36,6 +36,15 @@ KW_DEVICE float exp_reduced(float r) {  // e^r for |r| <= ln(2) / 2
 }
 #endif
 
+// kw: exp2_bounded
+#ifdef __CUDACC__
+KW_DEVICE float exp2_bounded(float x) {  // 2^x, to 2^-22 of itself; what would be denormal is 0
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#endif
+
 // kw: exp_bounded
 #ifndef __CUDACC__
 // e^x for -10^6 < x < 88; below -87.3, where the result would be denormal, it is 0.

@@ -7,16 +7,6 @@
 #include "math.cuh"
 #include "vec.cuh"
 
-// kw: KW_FOLD
-// Stands before a loop that makes one value of all lanes: KW_FOLD(+ : sum). In the order of the lanes on a GPU, in a tree
-// that the compiler lays out on a CPU.
-#ifdef __CUDACC__
-#define KW_FOLD(...) _Pragma("unroll")
-#else
-#define KW_TEXT(...) #__VA_ARGS__
-#define KW_FOLD(...) _Pragma(KW_TEXT(omp simd reduction(__VA_ARGS__)))
-#endif
-
 namespace kw {
 
 // kw: lowest
@@ -31,6 +21,56 @@ template <typename T> KW_DEVICE constexpr T highest() { return T(~uint64_t(lowes
 template <> KW_DEVICE bool highest<bool>() { return true; }
 template <> KW_DEVICE float highest<float>() { return bits_float(0x7f800000u); }
 template <> KW_DEVICE double highest<double>() { return bits_double(0x7ff0000000000000ull); }
+
+// kw: folded
+// One value of all lanes: in their order on a GPU; on a CPU half of them with the other half, and so on, each a vector
+// instruction. (A loop with OpenMP's reduction clause ends in a chain of single additions, four times as many of them.)
+#ifdef __CUDACC__
+template <typename T, int N, typename Both> KW_DEVICE T folded(const Vec<T, N>& x, T start, Both both) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) start = both(start, x[i]);
+    return start;
+}
+#else
+template <typename T, int N, typename Both> KW_DEVICE T folded(const Vec<T, N>& x, T start, Both both) {
+    if constexpr (N % 2 != 0) {
+        for (int i = 0; i < N; ++i) start = both(start, x[i]);
+        return start;
+    } else {
+        Vec<T, N / 2> half;
+        KW_LANES for (int i = 0; i < N / 2; ++i) half[i] = both(T(x[i]), T(x[i + N / 2]));
+        return folded(half, start, both);
+    }
+}
+#endif
+
+// kw: Plus
+struct Plus {
+    template <typename T> KW_DEVICE T operator()(T a, T b) const { return T(a + b); }
+};
+
+// kw: Times
+struct Times {
+    template <typename T> KW_DEVICE T operator()(T a, T b) const { return T(a * b); }
+};
+
+// kw: Larger
+struct Larger {
+    template <typename T> KW_DEVICE T operator()(T a, T b) const { return b > a ? b : a; }
+};
+
+// kw: Smaller
+struct Smaller {
+    template <typename T> KW_DEVICE T operator()(T a, T b) const { return b < a ? b : a; }
+};
+
+// kw: has_nan
+// Whether a lane is no number.
+template <typename T, int N> KW_DEVICE bool has_nan(const Vec<T, N>& x) {
+    Vec<int, N> nan;
+    KW_LANES for (int i = 0; i < N; ++i) nan[i] = x[i] != x[i];
+    return folded(nan, 0, Larger()) != 0;
+}
 
 // kw: Divisor divided
 // What a whole row is divided by. On a GPU a division is a subroutine, so the inverse is found once: the quotient is
@@ -70,9 +110,7 @@ template <typename T, int N> struct Sum {
         KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] + other.total[i]);
     }
     KW_DEVICE Sum<T, 1> folded() const {
-        T sum = 0;
-        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum = T(sum + total[i]);
-        return {{sum}};
+        return {{kw::folded(total, T(0), Plus())}};
     }
     KW_DEVICE Sum<T, 1> lane(int i) const { return {{total[i]}}; }
     KW_DEVICE T value(int i) const { return total[i]; }
@@ -87,9 +125,7 @@ template <typename T, int N> struct Product {
         KW_LANES for (int i = 0; i < N; ++i) total[i] = T(total[i] * other.total[i]);
     }
     KW_DEVICE Product<T, 1> folded() const {
-        T product = 1;
-        KW_FOLD(* : product) for (int i = 0; i < N; ++i) product = T(product * total[i]);
-        return {{product}};
+        return {{kw::folded(total, T(1), Times())}};
     }
     KW_DEVICE Product<T, 1> lane(int i) const { return {{total[i]}}; }
     KW_DEVICE T value(int i) const { return total[i]; }
@@ -105,11 +141,8 @@ template <typename T, int N> struct Largest {
         KW_LANES for (int i = 0; i < N; ++i) best[i] = maximum(T(best[i]), T(other.best[i]));
     }
     KW_DEVICE Largest<T, 1> folded() const {
-        T most = lowest<T>();
-        int nan = 0;
-        KW_FOLD(max : most) for (int i = 0; i < N; ++i) most = T(best[i]) > most ? T(best[i]) : most;
-        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
-        return {{nan ? T(lowest<T>() * T(0)) : most}};
+        const T most = kw::folded(best, lowest<T>(), Larger());
+        return {{has_nan(best) ? T(lowest<T>() * T(0)) : most}};
     }
     KW_DEVICE Largest<T, 1> lane(int i) const { return {{best[i]}}; }
     KW_DEVICE T value(int i) const { return best[i]; }
@@ -125,11 +158,8 @@ template <typename T, int N> struct Smallest {
         KW_LANES for (int i = 0; i < N; ++i) best[i] = minimum(T(best[i]), T(other.best[i]));
     }
     KW_DEVICE Smallest<T, 1> folded() const {
-        T least = highest<T>();
-        int nan = 0;
-        KW_FOLD(min : least) for (int i = 0; i < N; ++i) least = T(best[i]) < least ? T(best[i]) : least;
-        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
-        return {{nan ? T(highest<T>() * T(0)) : least}};
+        const T least = kw::folded(best, highest<T>(), Smaller());
+        return {{has_nan(best) ? T(highest<T>() * T(0)) : least}};
     }
     KW_DEVICE Smallest<T, 1> lane(int i) const { return {{best[i]}}; }
     KW_DEVICE T value(int i) const { return best[i]; }
@@ -163,16 +193,12 @@ template <typename T, typename Index, int N> struct LargestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE LargestAt<T, Index, 1> folded() const {
-        T most = lowest<T>();
-        int nan = 0;
-        Index first = highest<Index>();
-        KW_FOLD(max : most) for (int i = 0; i < N; ++i) most = T(best[i]) > most ? T(best[i]) : most;
-        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
-        KW_FOLD(min : first) for (int i = 0; i < N; ++i) {
-            const Index place = (nan ? best[i] != best[i] : best[i] == most) ? at[i] : highest<Index>();
-            first = place < first ? place : first;
-        }
-        return {{nan ? T(lowest<T>() * T(0)) : most}, {first}};
+        const T most = kw::folded(best, lowest<T>(), Larger());
+        const bool nan = has_nan(best);
+        Vec<Index, N> places;
+        KW_LANES for (int i = 0; i < N; ++i)
+            places[i] = (nan ? best[i] != best[i] : best[i] == most) ? at[i] : highest<Index>();
+        return {{nan ? T(lowest<T>() * T(0)) : most}, {kw::folded(places, highest<Index>(), Smaller())}};
     }
     KW_DEVICE LargestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i] == highest<Index>() ? 0 : at[i]; }
@@ -206,16 +232,12 @@ template <typename T, typename Index, int N> struct SmallestAt {
         KW_LANES for (int i = 0; i < N; ++i) add(i, other.best[i], other.at[i]);
     }
     KW_DEVICE SmallestAt<T, Index, 1> folded() const {
-        T least = highest<T>();
-        int nan = 0;
-        Index first = highest<Index>();
-        KW_FOLD(min : least) for (int i = 0; i < N; ++i) least = T(best[i]) < least ? T(best[i]) : least;
-        KW_FOLD(| : nan) for (int i = 0; i < N; ++i) nan |= best[i] != best[i];
-        KW_FOLD(min : first) for (int i = 0; i < N; ++i) {
-            const Index place = (nan ? best[i] != best[i] : best[i] == least) ? at[i] : highest<Index>();
-            first = place < first ? place : first;
-        }
-        return {{nan ? T(highest<T>() * T(0)) : least}, {first}};
+        const T least = kw::folded(best, highest<T>(), Smaller());
+        const bool nan = has_nan(best);
+        Vec<Index, N> places;
+        KW_LANES for (int i = 0; i < N; ++i)
+            places[i] = (nan ? best[i] != best[i] : best[i] == least) ? at[i] : highest<Index>();
+        return {{nan ? T(highest<T>() * T(0)) : least}, {kw::folded(places, highest<Index>(), Smaller())}};
     }
     KW_DEVICE SmallestAt<T, Index, 1> lane(int i) const { return {{best[i]}, {at[i]}}; }
     KW_DEVICE int64_t value(int i) const { return at[i] == highest<Index>() ? 0 : at[i]; }
@@ -252,11 +274,10 @@ template <typename T, int N> struct Deviations {
         count = both;
     }
     KW_DEVICE Deviations<T, 1> folded() const {
-        T sum = 0, inside = 0, between = 0;
-        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum += mean[i];
-        const T all = sum * T(1.0 / N);
-        KW_FOLD(+ : inside) for (int i = 0; i < N; ++i) inside += squares[i];
-        KW_FOLD(+ : between) for (int i = 0; i < N; ++i) between += (mean[i] - all) * (mean[i] - all);
+        const T all = kw::folded(mean, T(0), Plus()) * T(1.0 / N);
+        Vec<T, N> apart;
+        KW_LANES for (int i = 0; i < N; ++i) apart[i] = (mean[i] - all) * (mean[i] - all);
+        const T inside = kw::folded(squares, T(0), Plus()), between = kw::folded(apart, T(0), Plus());
         return {{all}, {fma(between, count, inside)}, count * N};
     }
     KW_DEVICE Deviations<T, 1> lane(int i) const { return {{mean[i]}, {squares[i]}, count}; }
@@ -266,16 +287,11 @@ template <typename T, int N> struct Deviations {
 // kw: exp_falling
 // e^x for x <= 0, to 2^-22 of 1, which is the largest: for sums of them. What would be denormal may be 0.
 #ifdef __CUDACC__
-KW_DEVICE float exp_falling(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
-    return y;
-}
-KW_DEVICE double exp_falling(double x) { return exp(x); }
+KW_DEVICE float exp_falling(float x) { return exp2_bounded(x * 1.44269504f); }
 #else
 KW_DEVICE float exp_falling(float x) { return exp_bounded(x < -88.0f ? -88.0f : x); }  // NaN stays
-KW_DEVICE double exp_falling(double x) { return exp(x); }
 #endif
+KW_DEVICE double exp_falling(double x) { return exp(x); }
 
 // kw: Exponentials
 // The sum of exp(x - largest), scaled anew whenever a larger x comes: one exponential an element. The largest starts
@@ -298,10 +314,10 @@ template <typename T, int N> struct Exponentials {
         KW_LANES for (int i = 0; i < N; ++i) take(i, other.largest[i], other.total[i]);
     }
     KW_DEVICE Exponentials<T, 1> folded() const {
-        T all = start(), sum = 0;
-        KW_FOLD(max : all) for (int i = 0; i < N; ++i) all = largest[i] > all ? largest[i] : all;
-        KW_FOLD(+ : sum) for (int i = 0; i < N; ++i) sum += total[i] * exp_falling(largest[i] - all);
-        return {{all}, {sum}};
+        const T all = kw::folded(largest, start(), Larger());
+        Vec<T, N> scaled;
+        KW_LANES for (int i = 0; i < N; ++i) scaled[i] = total[i] * exp_falling(largest[i] - all);
+        return {{all}, {kw::folded(scaled, T(0), Plus())}};
     }
     KW_DEVICE Exponentials<T, 1> lane(int i) const { return {{largest[i]}, {total[i]}}; }
     KW_DEVICE T value(int i) const {

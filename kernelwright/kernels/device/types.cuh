@@ -31,9 +31,15 @@ KW_DEVICE float half_to_float(half x) {
 // kw: float_to_half
 #ifdef __CUDACC__
 KW_DEVICE half float_to_half(float x) {
+#if __CUDA_ARCH__ >= 800  // two at once, one of them 0: four times the rate of one alone
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+    return half{uint16_t(pair)};
+#else
     half y;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
+#endif
 }
 #else
 KW_DEVICE half float_to_half(float x) {  // rounds to nearest, ties to even
@@ -54,10 +60,10 @@ KW_DEVICE float bfloat16_to_float(bfloat16 x) { return bits_float(uint32_t(x.bit
 
 // kw: float_to_bfloat16
 #ifdef __CUDACC__
-KW_DEVICE bfloat16 float_to_bfloat16(float x) {
-    bfloat16 y;
-    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
-    return y;
+KW_DEVICE bfloat16 float_to_bfloat16(float x) {  // two at once, as above
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(0.0f), "f"(x));
+    return bfloat16{uint16_t(pair)};
 }
 #else
 KW_DEVICE bfloat16 float_to_bfloat16(float x) {  // rounds to nearest, ties to even
@@ -65,6 +71,17 @@ KW_DEVICE bfloat16 float_to_bfloat16(float x) {  // rounds to nearest, ties to e
     const uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
     return bfloat16{uint16_t((bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : rounded)};
 }
+#endif
+
+// kw: rounded_to_bfloat16
+#ifdef __CUDACC__
+KW_DEVICE float rounded_to_bfloat16(float x) {  // above a 0, which makes the pair a float
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(x), "f"(0.0f));
+    return bits_float(pair);
+}
+#else
+KW_DEVICE float rounded_to_bfloat16(float x) { return bfloat16_to_float(float_to_bfloat16(x)); }
 #endif
 
 // kw: is_same
@@ -97,6 +114,9 @@ template <typename To, typename From> KW_DEVICE To convert(From x) {
 
 // kw: cast
 // From a value in registers to one in registers, rounded as if it had been stored as To.
-template <typename To, typename From> KW_DEVICE Register<To> cast(From x) { return widen(convert<To>(x)); }
+template <typename To, typename From> KW_DEVICE Register<To> cast(From x) {
+    if constexpr (is_same<To, bfloat16>) return rounded_to_bfloat16(float(widen(x)));
+    else return widen(convert<To>(x));
+}
 
 }  // namespace kw

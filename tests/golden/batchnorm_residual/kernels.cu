@@ -132,7 +132,9 @@ struct Add {
 
 // --- entries: each runs its kernels in order on the caller's stream
 
-extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias, const float* x, float* norm_running_mean, float* norm_running_var, float* y, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
+extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias,
+    const float* x, float* norm_running_mean, float* norm_running_var, float* y, int64_t* norm_num_batches_tracked,
+    int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
     if (const int error = kw::reduce<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight, norm_bias, x, norm_running_mean, norm_running_var, y}, stream)) return 0 * 65536 + error;
     if (const int error = kw::pointwise<Add, 8, 2, 256>({norm_num_batches_tracked}, stream)) return 1 * 65536 + error;

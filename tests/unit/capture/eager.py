@@ -17,7 +17,20 @@ from torch.utils._pytree import tree_leaves
 
 from kernelwright.capture import capture
 from kernelwright.ir.interpret import interpret
-from kernelwright.ir.nodes import Contract, Conv, Fixed, Graph, Group, Map, Node, Opaque, Param, Structure, walk
+from kernelwright.ir.nodes import (
+    Contract,
+    Conv,
+    Detached,
+    Fixed,
+    Graph,
+    Group,
+    Map,
+    Node,
+    Opaque,
+    Param,
+    Structure,
+    walk,
+)
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.load import instantiate, load
 from tests.property.edge_values import difference
@@ -132,4 +145,6 @@ def places(structure: Structure) -> list[Structure]:
     """The tensors that forward() returns, each as its place among the graph's outputs, or as an updated argument."""
     if isinstance(structure, Group):
         return [place for item in structure.items for place in places(item)]
+    if isinstance(structure, Detached):
+        return places(structure.of)
     return [] if isinstance(structure, Fixed) else [structure]

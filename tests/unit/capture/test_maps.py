@@ -25,6 +25,8 @@ UNARY = (
     *("F.hardshrink(x, 0.7)", "F.softshrink(x, 0.4)", "F.prelu(x, x.new_full((1,), 0.25))"),
     *("torch.isnan(x)", "torch.isinf(x)", "torch.isfinite(x)", "torch.signbit(x)", "torch.logical_not(x)", "~x"),
     *("torch.nan_to_num(x)", "torch.nan_to_num(x, 1.0, 2.0)", "torch.nan_to_num(x, neginf=-3.0)"),
+    *("torch.sgn(x)", "torch.deg2rad(x)", "torch.rad2deg(x)", "torch.logit(x)", "torch.logit(x, 0.1)", "torch.sinc(x)"),
+    *("x.diff()", "x.diff(dim=0, n=2)", "torch.outer(x[0], x[-1])"),
     *("x.clone()", "x.detach() + 0", "x.contiguous().neg()", "torch.positive(x)"),
 )
 
@@ -34,6 +36,7 @@ WITH_NUMBERS = (
     *("torch.sub(x, 0.5, alpha=0.1)", "x // 2", "x // 2.5", "x % 3", "x % 2.5", "torch.fmod(x, 3)"),
     *("torch.div(x, 3, rounding_mode='floor')", "torch.div(x, 3, rounding_mode='trunc')", "torch.floor_divide(x, 3)"),
     *("x ** 2", "x ** 3", "x ** 0.5", "x ** -0.5", "x ** -1", "x ** 1", "x ** 0", "x ** 2.5", "x ** -2", "2 ** x"),
+    *("torch.copysign(x, -1)", "5 % x", "torch.float_power(x, 2)", "torch.float_power(x, 0.5)"),
     *(f"x {op} 1" for op in ("==", "!=", "<", "<=", ">", ">=")),
     *("x > 0.5", "x == True", "1 < x"),
     *("torch.clamp(x, 0, 1)", "torch.clamp(x, min=1)", "torch.clamp(x, max=2)", "torch.clamp(x, -0.5, 0.5)"),
@@ -48,6 +51,7 @@ BINARY = (
     *("x // y", "x % y", "torch.fmod(x, y)"),
     *("torch.div(x, y, rounding_mode='floor')", "torch.div(x, y, rounding_mode='trunc')"),
     *(f"torch.{f}(x, y)" for f in ("minimum", "maximum", "fmin", "fmax", "atan2", "hypot", "logaddexp", "xlogy")),
+    *("torch.copysign(x, y)", "torch.heaviside(x, y)", "torch.float_power(x, y)"),
     *("torch.max(x, y)", "torch.min(x, y)", "torch.pow(x, y)", "x ** y"),
     *(f"torch.{f}(x, y)" for f in ("eq", "ne", "lt", "le", "gt", "ge")),
     *(f"torch.logical_{f}(x, y)" for f in ("and", "or", "xor")),
@@ -74,7 +78,13 @@ PAIRS = (
     *(("bool", "float32"), ("int64", "float16")),
 )
 # What PyTorch runs because the table of scalar functions has it for floats only, or not in this form.
-LEFT_TO_PYTORCH = {"aten.round.decimals", "aten.pow.Tensor_Tensor", "aten.pow.Tensor_Scalar", "aten.pow.Scalar"}
+LEFT_TO_PYTORCH = {
+    "aten.round.decimals",
+    "aten.sgn",
+    "aten.pow.Tensor_Tensor",
+    "aten.pow.Tensor_Scalar",
+    "aten.pow.Scalar",
+}
 
 
 # torch.export refuses to shift truth values. In 16 bits PyTorch on a CPU computes the root of -inf as a power, and the

@@ -272,12 +272,19 @@ def test_attributes_that_are_no_plain_values_are_recorded_by_their_looks(tmp_pat
 REFUSED = (
     ("return x if x.sum() > 0 else -x", "torch.randn(3)", "decides by the values"),
     ("return x[:int(x.abs().sum())]", "torch.randn(3)", "decides by the values"),
+    ("return torch.combinations(x)", "torch.randn(3)", "decides by the values"),
+    ("return x[x > 0] * 2", "torch.randn(3)", "size depends on values"),
+    ("return torch.unique(x)", "torch.randn(3)", "size depends on values"),
+    ("return x.to(torch.float8_e4m3fn).float()", "torch.randn(3)", "float8_e4m3fn"),
     ("return x / x.max().item()", "torch.randn(3)", "takes a Python number out of a tensor"),
     ("return [x * k for k in x.tolist()]", "torch.randn(3)", "takes a Python number out of a tensor"),
     ("return torch.from_numpy(x.numpy() * 2)", "torch.randn(3)", "cannot trace"),
     ("return {'out': x + 1}", "torch.randn(3)", "returns a dict"),
     ("return x[0] + 1", "[torch.randn(3)]", "is a list"),
     ("return x['a'] + 1", "{'a': torch.randn(3)}", "is a dict"),
+    ("return torch.ones(3) * x", "1 + 2j", "is a complex"),
+    ("return torch.ones(3, dtype=x)", "torch.float64", "is a dtype"),
+    ("return x @ torch.ones(3, 2)", "torch.eye(3).to_sparse()", "of layout torch.sparse_coo"),
     ("return x[x > 0]", "torch.randn(3)", "shape"),
     ("return torch.histogramdd(x, [3, 3])[0] + 1", "torch.randn(5, 2)", "lists within a tuple"),
 )
@@ -325,6 +332,14 @@ def test_what_a_graph_would_do_once_is_refused(tmp_path: Path, forward: str, ini
     with pytest.raises(UnsupportedProblem, match=reason) as caught:
         capture(load(path))
     assert caught.value.cure
+
+
+def test_a_default_dtype_that_the_file_sets_is_the_graphs_and_nobody_elses(tmp_path: Path) -> None:
+    source = model_source("return x.long() / 2 + torch.ones(3)", "pass", "torch.randn(3)")
+    path = write_problem(tmp_path, f"torch.set_default_dtype(torch.float64)\n{source}")
+    graph = capture(load(path))
+    assert graph.default_dtype.name == graph.outputs[0].dtype.name == "float64"
+    assert torch.get_default_dtype() is torch.float32
 
 
 def test_a_list_of_one_tensor_is_that_tensor(tmp_path: Path) -> None:

@@ -140,3 +140,11 @@ def test_a_constant_is_read_back_as_it_was(value: object) -> None:
     assert type(again) is type(value)
     assert again == value or value != value
     assert str(again) == str(value)
+
+
+def test_a_matrix_times_a_batch_is_a_plain_matmul() -> None:
+    """einsum would give the same numbers in another order of memory."""
+    a, b = leaf("a", (5, 6)), leaf("b", (2, 6, 3))
+    text = called(Contract(a, b, "xy,ayz->axz"), None, a, b)
+    assert text == "torch.matmul(a, b)"
+    assert run(text, a=torch.randn(5, 6), b=torch.randn(2, 6, 3)).is_contiguous()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from kernelwright.device import resolve
 from kernelwright.generate.conv import conv_extra, conv_source, shape_of
 from kernelwright.generate.program import Source
@@ -10,6 +12,7 @@ from kernelwright.ir.nodes import Conv, Map, Node, Reduce
 from kernelwright.kernels import conv_direct, conv_mma
 from kernelwright.plan import Kernel
 from kernelwright.plan.tiles import Pieces
+from tests.products import program_of
 from tests.unit.plan.test_tiles import conv, norm, planned, softmax, windows
 
 H200 = resolve("h200")
@@ -73,3 +76,15 @@ def test_no_config_has_a_tile_without_what_it_reduces() -> None:
         assert config.tile_h % 2 == config.tile_w % 2 == 0
     for config in conv_mma.configs(shape_of(joined(node, norm(node, (2, 3)))), H200):
         assert config.tile_b == 1
+
+
+def test_a_product_says_how_many_parts_a_row_has_and_finishes_it(tmp_path: Path) -> None:
+    made = program_of(
+        tmp_path, "F.silu(self.layer(x0)).sum(1)", ("torch.rand(1024, 8192)",), "nn.Linear(8192, 8192)", "h200"
+    )
+    (found,) = made.sources
+    assert "kw::gemm_sm90::launch<gemm_sum_Config, kw::gemm_rows::Kept<GemmSum, 32>>(" in found.struct
+    assert "return kw::row_pieces::finish<GemmSum, 1024, 32, 262144>(*args, stream);" in found.struct
+    assert [buffer.nbytes for buffer in made.launches[0].allocations if buffer.name == "rows_gemm_sum"] == [262144]
+    assert "// --- cuda/gemm_rows.cuh" in made.text
+    assert "conv_pieces" not in made.text

@@ -35,6 +35,19 @@ def test_other_fences_and_indents_are_understood():
     assert "ModelNew" in extract("1. code\n   ```py\n" + MODEL + "   ```\n", ".md").text
 
 
+def test_an_answer_that_was_saved_as_python_is_still_an_answer():
+    taken = extract("Here it is:\n" + block(MODEL) + "Done.\n", ".py")
+    assert taken.text == MODEL
+    quoted = f'"""An example:\n{block(MODEL)}"""\nx = 1\n'
+    assert extract(quoted, ".py").text == quoted, "what is Python is no answer"
+
+
+def test_a_last_block_that_nothing_closes_is_taken_if_it_is_whole():
+    assert extract("Here it is:\n```python\n" + MODEL, ".md").text == MODEL
+    cut = block(MODEL) + "Better:\n```python\n" + MODEL + "# not closed\n"
+    assert extract(cut, ".md").text == MODEL, "a complete one comes first"
+
+
 def test_bare_code_in_a_text_file_is_taken():
     assert extract(MODEL, ".txt").text == MODEL
 

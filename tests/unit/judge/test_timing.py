@@ -128,6 +128,15 @@ def test_a_disturbed_process_of_eager_makes_nobody_faster():
     assert summarise(samples, ["eager"], 0.0).speed is Speed.INCONCLUSIVE
 
 
+def test_a_speed_up_over_eager_is_by_the_turns_of_both_its_processes():
+    """One process of the two is always a little slower: alone it would make a ratio of 1.04 or of 1."""
+    samples = Samples()
+    samples.add_restart(turns({"eager": 104.0, "eager again": 100.0, CANDIDATE: 100.0}))
+    clocked = summarise(samples, ["eager"], 0.0)
+    assert clocked.speedup["eager"].median == pytest.approx(1.02, abs=0.001)
+    assert clocked.speed is Speed.SAME
+
+
 def test_two_turns_do_not_know_the_noise_of_a_day():
     both = {"eager": 100.0, "eager again": 100.0, CANDIDATE: 107.0}
     few, many = Samples(), Samples()

@@ -36,7 +36,7 @@ def timed_on(calls: int) -> tuple[Course, list[tuple], dict[str, torch.Tensor]]:
     model = reference.construct(1)
     oracle, state = Oracle(reference, model, "reference", draws=3), copied_state(model)
     yards = oracle.truth(state, [reference.draw(2)], 0).state
-    course = Course(reference, oracle, None, state, [], True, yards, False, True, False, False, None)  # type: ignore[arg-type]
+    course = Course(reference, oracle, None, state, [], True, yards, False, False, True, False, False, None)  # type: ignore[arg-type]
     inputs = [reference.draw(seed) for seed in range(10, 10 + calls)]
     return course, inputs, oracle.eager(state, inputs, 0).state
 

@@ -287,6 +287,7 @@ file = os.memfd_create('shared'); os.ftruncate(file, 4096)
 pages = mmap.mmap(file, 4096)
 address = ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(pages)))
 assert libc.madvise(address, ctypes.c_size_t(4096), 9) == -1
+assert libc.madvise(address, ctypes.c_size_t(4096), 21) == -1
 assert libc.fallocate(file, 3, ctypes.c_long(0), ctypes.c_long(4096)) == -1
 assert libc.madvise(address, ctypes.c_size_t(4096), 4) == 0
 assert libc.fallocate(file, 0, ctypes.c_long(0), ctypes.c_long(4096)) == 0
@@ -330,3 +331,13 @@ def test_what_a_judge_left_that_was_killed_is_removed_and_nothing_else(tmp_path:
     process.remove_leftovers(tmp_path)
     assert sorted(tmp_path.iterdir()) == [living, strange]
     os.close(held)
+
+
+@pytest.mark.parametrize(("own", "busy"), [(380, False), (200, True)])
+def test_what_this_process_does_is_not_what_others_do(monkeypatch: pytest.MonkeyPatch, own: int, busy: bool) -> None:
+    """Of 1000 ticks 400 were used; how many of them by this process decides."""
+    ticks = iter([(0, 0), (400, 1000)])
+    seconds = iter([0.0, own / os.sysconf("SC_CLK_TCK")])
+    monkeypatch.setattr(process, "_ticks", lambda: next(ticks))
+    monkeypatch.setattr(process.time, "process_time", lambda: next(seconds))
+    assert process.Others().busy() is busy

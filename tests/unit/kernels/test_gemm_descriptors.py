@@ -177,14 +177,11 @@ def test_the_cuda_core_kernel_loads_four_at_once_where_lines_are_aligned(a: Oper
     assert f"a_width = {width};" in gemm_simt.entry("g", config, replace(LINEAR, a=a), "E")
 
 
-def test_a_long_epilogue_in_16_bits_wants_two_blocks_at_once() -> None:
-    plain = product(4096, 4096, 4096, "float16")
-    gelu, longer = replace(plain, epilogue_flops=30), replace(plain, epilogue_flops=60)
-    assert gemm_sm90_half.configs(plain, H200)[0].blocks == 1
-    assert gemm_sm90_half.configs(gelu, H200)[0] == gemm_sm90_half.Config(128, 2, 4, blocks=2)
-    assert {config.blocks for config in gemm_sm90_half.configs(longer, H200)} == {1}
-    said = gemm_sm90_half.why_not(gemm_sm90_half.Config(256, 2, 4, blocks=2), gelu, H200)
-    assert "two blocks of 256 columns" in str(said)
+def test_a_long_epilogue_in_16_bits_wants_a_tile_for_each_warpgroup() -> None:
+    gelu = replace(product(4096, 4096, 4096, "float16"), epilogue_flops=30)
+    assert gemm_sm90_half.configs(gelu, H200)[0].own_tiles
+    said = gemm_sm90_half.why_not(gemm_sm90_half.Config(256, 2, 4, own_tiles=True), gelu, H200)
+    assert "the sums of 256 columns" in str(said)
 
 
 CPU = resolve("cpu")

@@ -235,3 +235,18 @@ def test_few_rows_are_shared_by_the_threads_of_a_cpu() -> None:
     assert isinstance(many, CpuConfig)
     assert few.grain > 0
     assert many.grain == 0
+
+
+def test_no_config_of_a_single_long_row_leaves_it_to_one_thread() -> None:
+    device = replace(CPU, multiprocessors=2)
+    offered = configs(replace(SOFTMAX, rows=1, columns=1 << 24, line=1 << 24), device)
+    assert all(isinstance(config, CpuConfig) and config.grain > 0 for config in offered)
+
+
+def test_a_cpu_may_walk_over_several_long_rows_at_once_or_over_parts_of_one() -> None:
+    long, one = replace(SOFTMAX, columns=16384, line=16384), replace(SOFTMAX, rows=1, columns=1 << 24, line=1 << 24)
+    assert CpuConfig(16, 2048, 0, 4) in configs(long, CPU)
+    assert CpuConfig(16, 2048, 131072, 4) in configs(one, CPU)
+    assert all(config.together == 1 for config in configs(SOFTMAX, CPU) if isinstance(config, CpuConfig))
+    reason = why_not(CpuConfig(16, 2048, 0, 4), replace(long, columns=16390, line=16390), CPU)
+    assert reason == "lines of 16390 neighbours are no whole number of 16 lanes."

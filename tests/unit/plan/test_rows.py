@@ -20,6 +20,7 @@ from kernelwright.ir.nodes import (
     Reduce,
     Reshape,
     TensorType,
+    walk,
 )
 from kernelwright.plan import Kernel, Library, Routes, plan
 from kernelwright.plan.rows import row_groups
@@ -33,13 +34,7 @@ def leaf(name: str = "x", shape: tuple[int, ...] = S, position: int = 0) -> Inpu
 
 
 def graph(*outputs: Node) -> Graph:
-    found: dict[Input, None] = {}
-    stack = list(outputs)
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Input):
-            found[node] = None
-        stack.extend(node.operands)
+    found = [node for node in walk(outputs) if isinstance(node, Input)]
     structure = 0 if len(outputs) == 1 else Group("tuple", tuple(range(len(outputs))))
     return Graph(tuple(sorted(found, key=lambda n: n.position)), outputs, (), structure)
 
@@ -169,3 +164,24 @@ def test_operands_of_one_value_a_row_are_repeated_along_it(axes: tuple[int, ...]
     assert [s for axis, s in enumerate(layout.strides) if axis not in axes] == [
         contiguous(row)[axis] for axis in range(3) if axis not in axes
     ]
+
+
+def test_a_loop_that_normalises_is_cut_before_it_computes_more_than_it_saves() -> None:
+    """Walk n of a kernel computes again what n - 1 rounds of the loop computed."""
+    x: Node = leaf()
+    for _ in range(40):
+        x = Map("tanh", (Map("sub", (x, Broadcast(Reduce("sum", x, (1,)), S))),))
+    made = plan(graph(x))
+    sizes = [len(kernel.region.body) for kernel in made.kernels]
+    assert sum(sizes) == 40 * 3
+    assert 4 <= len(sizes) <= 12
+    assert max(sizes) <= 30
+
+
+def test_many_functions_before_two_walks_stay_in_one_kernel() -> None:
+    """Up to a point: computing them twice is cheaper than a trip to memory."""
+    x: Node = leaf()
+    for _ in range(20):
+        x = Map("mul", (Map("sin", (x,)), number(1.5)))
+    largest = Map("sub", (x, Broadcast(Reduce("max", x, (1,)), S)))
+    assert len(plan(graph(Reduce("sum", largest, (1,)))).kernels) == 1

@@ -1,8 +1,9 @@
-"""A convolution reduces its own result only where that is expected, or measured, to be faster than doing it apart."""
+"""A contraction reduces its own result only where that is expected, or measured, to be faster than doing it apart."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -10,9 +11,10 @@ from kernelwright.device import resolve
 from kernelwright.generate import default_choices
 from kernelwright.ir.nodes import Conv, Graph, Map, Node, Reduce
 from kernelwright.plan import Kernel, Plan, Routes, plan
-from kernelwright.tune.joining import faster_joined, is_joined
+from kernelwright.tune.joining import faster_joined, is_fed, is_joined
 from kernelwright.tune.routes import settled, with_joined
 from kernelwright.tune.tune import Tuned
+from tests.products import program_of
 from tests.unit.plan.test_tiles import conv, norm, softmax
 
 H200 = resolve("h200")
@@ -29,16 +31,24 @@ def test_all_that_is_joined_is_compared_with_all_that_is_apart() -> None:
     node = conv()
     _, _, joined, apart = both(norm(Map("relu", (node,)), (2, 3)), node)
     assert (len(joined.kernels), len(apart.kernels)) == (2, 2)
-    assert faster_joined(joined, apart, lambda kernel: 10.0, lambda kernel: 10.0, 1.0) == frozenset()
-    assert faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, 1.0) == {node}
-    assert faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, 0.8) == frozenset()
+    assert (
+        faster_joined(joined, apart, lambda kernel: 10.0, lambda kernel: 10.0, lambda _: 1.0, is_joined) == frozenset()
+    )
+    assert faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, lambda _: 1.0, is_joined) == {node}
+    assert (
+        faster_joined(joined, apart, lambda kernel: 9.0, lambda kernel: 10.0, lambda _: 0.8, is_joined) == frozenset()
+    )
 
 
 def test_what_is_not_known_stays_apart() -> None:
     node = conv()
     _, _, joined, apart = both(softmax(node, (1,)), node)
-    assert faster_joined(joined, apart, lambda kernel: None, lambda kernel: 10.0, 1.0) == frozenset()
-    assert faster_joined(joined, apart, lambda kernel: 1.0, lambda kernel: None, 1.0) == frozenset()
+    assert (
+        faster_joined(joined, apart, lambda kernel: None, lambda kernel: 10.0, lambda _: 1.0, is_joined) == frozenset()
+    )
+    assert (
+        faster_joined(joined, apart, lambda kernel: 1.0, lambda kernel: None, lambda _: 1.0, is_joined) == frozenset()
+    )
 
 
 def rows(made: Plan, us: dict[bool, float | None], library_us: float) -> list[Tuned]:
@@ -79,3 +89,53 @@ def test_without_a_gpu_the_cost_model_decides() -> None:
         graph, routes, _, _ = both(Reduce("min", node, (1,)), node)
         left = with_joined(replace(routes, reducing=frozenset()), graph, H200)
         assert (node in left.reducing) == reducing
+
+
+@pytest.mark.parametrize(
+    ("body", "joined"),
+    [
+        ("F.silu(self.layer(x0)).sum(1)", True),
+        ("torch.logsumexp(self.layer(x0) * 2, 1)", True),
+        ("torch.softmax(self.layer(x0), 1)", False),
+    ],
+    ids=["nothing is stored", "nothing is stored of a costly state", "a row kernel would read the result once, too"],
+)
+def test_a_product_is_joined_where_that_saves_a_pass(tmp_path: Path, body: str, joined: bool) -> None:
+    program = program_of(tmp_path, body, ("torch.rand(1024, 8192)",), "nn.Linear(8192, 8192)", "h200")
+    assert is_joined(program.sources[0].kernel) == joined
+    assert len(program.sources) == 2 - joined
+
+
+def test_a_product_whose_k_must_be_split_is_not_joined(tmp_path: Path) -> None:
+    """Few tiles would leave most of the GPU idle for longer than the pass over a small result takes."""
+    program = program_of(
+        tmp_path, "F.silu(self.layer(x0)).sum(1)", ("torch.rand(128, 65536)",), "nn.Linear(65536, 512)", "h200"
+    )
+    assert not any(is_joined(source.kernel) for source in program.sources)
+
+
+LAYER, WIDE = "nn.Linear(8192, 8192)", "torch.rand(1024, 8192)"
+
+
+@pytest.mark.parametrize(
+    ("body", "inputs", "layer", "precision", "fed"),
+    [
+        ("self.layer(torch.relu(x0))", (WIDE,), LAYER, "reference", True),
+        ("self.layer(F.gelu(x0))", (WIDE,), LAYER, "reference", False),
+        ("self.layer(F.gelu(x0))", (WIDE,), LAYER, "tf32", True),
+        ("self.layer(F.silu(x0))", ("torch.rand(16384, 4096)",), "nn.Linear(4096, 256)", "reference", True),
+        ("x0 @ F.gelu(x1)", ("torch.rand(2048, 4096)", "torch.rand(4096, 4096)"), "None", "reference", True),
+    ],
+    ids=[
+        "a cheap function",
+        "a function that each of 32 tiles would compute again",
+        "the same where it is packed once",
+        "the same where one tile needs it",
+        "an operand that is packed in any case",
+    ],
+)
+def test_an_operand_is_computed_on_the_way_where_that_saves_more_than_it_repeats(
+    tmp_path: Path, body: str, inputs: tuple[str, ...], layer: str, precision: str, fed: bool
+) -> None:
+    program = program_of(tmp_path, body, inputs, layer, "h200", precision)
+    assert [is_fed(source.kernel) for source in program.sources] == ([True] if fed else [False, False])
