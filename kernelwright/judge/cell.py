@@ -3,7 +3,7 @@
 Levels, strongest first. What the machine allows is found by trying (process.py), and printed with the verdict.
 
     namespaces  its own mounts (a read-only root with Python, torch and the compilers; nothing of the judge's), its own
-                process ids, no network, no host IPC, another user where we are root, no capabilities, seccomp
+                process ids, no network, no host IPC, a user of its own where we are root, no capabilities, seccomp
     landlock    files outside the same list cannot be opened, no TCP, no signals to others; seccomp
     limits      time, memory, processes and file sizes only
 
@@ -52,6 +52,9 @@ CLONE_NEWNS, CLONE_NEWIPC, CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = (
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
+# Users that no system gives to anyone, for workers that root starts (UIDS-GIDS of systemd calls them unused); and the
+# one that every system has, for a container that has few.
+STRANGERS = range(0x70000000, 0x7FFFFFFF)
 NOBODY = 65534
 RAISED = -10  # the niceness of a worker that is timed, and of the judge meanwhile
 

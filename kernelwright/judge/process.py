@@ -13,6 +13,7 @@ import json
 import math
 import mmap
 import os
+import secrets
 import select
 import signal
 import socket
@@ -614,18 +615,21 @@ COMPILERS = {
 
 def _request(cell: Cell, root: Path) -> dict[str, Any]:
     environment = _environment(cell)  # makes folders, which the worker's user then gets
+    user = _other_user(cell)
+    # The limit counts whatever else the user runs; of a user without other processes there is nothing to add.
+    others = 0 if user else _processes_of(os.getuid())
     return {
         "root": str(root),
         "folder": str(cell.folder),
         "level": cell.level,
         "gpu": cell.gpu,
-        "user": _other_user(cell),
+        "user": user,
         "readable": [str(path) for path in readable_paths()],
         "hidden": [str(path) for path in cell.hidden],
         "memory_bytes": cell.limits.memory_bytes,
         "file_bytes": cell.limits.disk_bytes,
         "scratch_bytes": cell.limits.scratch_bytes,
-        "processes": cell.limits.processes,
+        "processes": cell.limits.processes + others,
         "perturb": cell.perturb,
         "raised": cell.raised,
         "program": cell.program,
@@ -636,16 +640,40 @@ def _request(cell: Cell, root: Path) -> dict[str, Any]:
 
 
 def _other_user(worker_cell: Cell) -> int:
-    """Root gives its workers to nobody, if nobody can read what they need; others stay who they are."""
+    """Root gives each worker's folder, and the worker, to a user who has nothing else, if he can read what they need;
+    others stay who they are.
+
+    Not one user for all: the limit on processes counts a user's, and one worker's fork bomb would be everybody's.
+    """
     if os.getuid() != 0 or worker_cell.gpu:
         return 0
     if worker_cell.level != "namespaces" and not all(_open_to_all(path) for path in readable_paths()):
         return 0
-    os.chown(worker_cell.folder, cell.NOBODY, cell.NOBODY)
+    owner = worker_cell.folder.stat().st_uid  # another process of the same candidate may be at work in it
+    user = owner if owner in cell.STRANGERS else _stranger()
+    os.chown(worker_cell.folder, user, user)
     for path, _ in folders.entries(worker_cell.folder):
         with contextlib.suppress(OSError):
-            os.chown(path, cell.NOBODY, cell.NOBODY, follow_symlinks=False)
-    return cell.NOBODY
+            os.chown(path, user, user, follow_symlinks=False)
+    return user
+
+
+def _stranger() -> int:
+    """A user whom nobody knows; in a container that has few users, the one called nobody."""
+    user = secrets.choice(cell.STRANGERS)
+    maps = (line.split() for line in Path("/proc/self/uid_map").read_text().splitlines())
+    known = any(int(first) <= user < int(first) + int(count) for first, _, count in maps)
+    return user if known else cell.NOBODY
+
+
+def _processes_of(user: int) -> int:
+    """Threads count as processes."""
+    found = 0
+    for name in _entries("/proc"):
+        with contextlib.suppress(OSError):
+            if name.isdecimal() and os.stat(f"/proc/{name}").st_uid == user:  # noqa: PTH116  thousands of them
+                found += len(_entries(f"/proc/{name}/task"))
+    return found
 
 
 def _open_to_all(path: Path) -> bool:
@@ -722,6 +750,7 @@ def _environment(cell: Cell) -> Mapping[str, str]:
         **_base_environment(),
         **cell.environment,
         **{variable: str(cell.folder / name) for variable, name in private.items()},
+        "USER": "worker",  # a user whom nobody knows has no name in the system's list
         "MAX_JOBS": str(read_settings().jobs),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "PYTHONDONTWRITEBYTECODE": "1",

@@ -115,8 +115,7 @@ GAINS_NOTHING = (
     cheat("x78_other_weights_for_the_baselines", "steps", V.CORRECT, policy=TIMED),
     cheat("x80_masks_drawn_ahead_and_used_once", "dropout", V.CORRECT, labels=(L.UNSEEDED,), policy=TIMED),
     cheat("x20_shared_constant", "matmul", V.CORRECT, policy=TIMED),
-    # It forks, which fails where another judgement's fork bomb has every process that a user may have.
-    cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, V.RUNTIME_ERROR, policy=TIMED),
+    cheat("x21_baseline_sabotage", "linear_timed", V.CORRECT, policy=TIMED),
 )
 
 

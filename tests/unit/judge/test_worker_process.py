@@ -72,6 +72,27 @@ def load(worker: Worker, limit_s: float = 30.0, idle_limit_s: float = math.inf) 
     return worker.wait(limit_s, idle_limit_s=idle_limit_s)
 
 
+CROWD = """
+for number in range(100):
+    try:
+        child = os.fork()
+    except OSError:
+        break
+    if not child:
+        time.sleep(60)
+        os._exit(0)
+else:
+    raise SystemExit("a hundred processes")
+"""
+THREADS = "import threading\nfor _ in range(8): threading.Thread(target=time.sleep, args=(1,)).start()"
+
+
+def test_a_worker_that_has_all_the_processes_it_may_have_leaves_others_theirs(start) -> None:
+    for code in (CROWD, THREADS):
+        reply = load(start(code, "namespaces", memory_bytes=1024 * GIB))
+        assert reply.status is Status.STATE_BY_NAME, reply.message
+
+
 def test_a_level_that_is_known_to_work_need_only_start(zygote: Zygote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "_levels", {})
     monkeypatch.setattr(zygote, "expected", "limits")
