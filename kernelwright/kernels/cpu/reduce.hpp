@@ -217,15 +217,20 @@ void reduce_side_by_side(const typename Body::Args& args, int64_t row, int64_t b
         return;
     }
     for (int v = 0; v < together; ++v) s[v].clear();
-    constexpr int64_t streams = 8;
-    for (int64_t column = begin; column < end; column += streams) {
-        const int64_t stop = column + streams < end ? column + streams : end;
+    constexpr int64_t streams = 8;  // known to the compiler, which then keeps a state in registers over all of them
+    int64_t column = begin;
+    for (; column + streams <= end; column += streams) {
         for (int v = 0; v < together; ++v) {
+            const int64_t first = row + v * lanes;
             State state = s[v];
-            reduce_vectors<Body, phase, lanes>(args, row + v * lanes, column, stop, r[v], state);
+#pragma GCC unroll 8
+            for (int64_t c = column; c < column + streams; ++c)
+                Body::step(args, first, c, Body::template load<lanes>(args, first, c), r[v], state);
             s[v] = state;
         }
     }
+    for (int v = 0; v < together; ++v)
+        reduce_vectors<Body, phase, lanes>(args, row + v * lanes, column, end, r[v], s[v]);
 }
 
 // kw: reduce_line_phases
