@@ -46,6 +46,7 @@ __all__ = [
     "errors_of",
     "examine",
     "examine_rows",
+    "follows_the_seed",
     "lies_in_inputs",
     "lightened",
     "passes",
@@ -63,6 +64,7 @@ ALIKE = ("own", "zero_mean", "scaled_1e-2", "scaled_1e3")
 LOOKS = 8  # of these, calls whose values are compared one by one
 REPEATS = 8
 ECHOES = 12
+SEEDED_CALLS, DECIDED = 32, 16  # calls at most, until chance has decided so many elements
 LOOKED_AT = 20  # any number: nobody works against this one
 MOST_FAILED = 4  # trials of a large problem that failed and are kept, to tell why
 NO_TIME = "no time left"
@@ -688,6 +690,33 @@ def _drawn_differently(contestant: Contestant, case: Case, tried: Tried, seeds: 
         if why := why or next(filter(None, (misplaced(one, reference, allowed) for one in looked_at)), ""):
             return why
     return ""
+
+
+def follows_the_seed(contestant: Contestant, case: Case, seeds: Seeds) -> bool:
+    """Whether a random candidate that gave the reference's answers has its random numbers, too.
+
+    Where chance decides little, a hundredth of a few elements say, answers may agree although the numbers do not: it is
+    asked until chance has decided enough.
+    """
+    decided = 0
+    for _ in range(0 if case.large else SEEDED_CALLS):
+        args, seed = case.reference.draw(seeds.draw()), seeds.draw()
+        contestant.take_state(list(case.state.values()))
+        contestant.map(case.shape, [0])
+        write_inputs(contestant, [args])
+        contestant.call(range(1), seed)
+        found = contestant.outputs(0)
+        yards = case.oracle.truth(case.state, [args], seed).calls[-1]
+        scores = [score(c, yard) for c, yard in zip(found, yards, strict=True)]
+        if not all(map(within, yards, scores)):
+            yards, scores = appealed(case.oracle, case.state, [args], seed, found)
+        if not all(map(within, yards, scores)):
+            return False
+        one, other = (case.oracle.eager(case.state, [args], s).calls[0] for s in (seed, seeds.draw()))
+        decided += sum(int((a != b).sum()) for a, b in zip(one, other, strict=True))
+        if decided >= DECIDED:
+            break
+    return True
 
 
 def drawn_echo(contestant: Contestant, case: Case, seeds: Seeds) -> Echo | None:

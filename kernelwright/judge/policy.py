@@ -42,7 +42,7 @@ class Policy:
     timing: bool = True
     restarts: int = 3
     restart_s: float = 60.0
-    extensions: int = 2
+    extensions: int = 3
     build_limit_s: float = 300.0
     load_limit_s: float = 120.0
     call_limit_s: float = 60.0

@@ -39,6 +39,7 @@ from kernelwright.judge.correctness import (
     errors_of,
     examine,
     examine_rows,
+    follows_the_seed,
     lightened,
     plan_trials,
     write_inputs,
@@ -65,6 +66,9 @@ GROUP_BYTES = 64 << 20  # inputs and outputs of one group of trials; the oracle 
 OWN_REPEATS = 3
 LEAST_DOUBT_S = 1.0
 LEAST_SANITIZE_S = 3.0
+# What a random model's candidate that draws other numbers may look like, until its distribution is known: now and then
+# it gives the reference's answers.
+BY_CHANCE = (Verdict.CORRECT, Verdict.INCORRECT, Verdict.NONDETERMINISTIC)
 VARIANTS = 4  # calls on other shapes and layouts, each about as long as a trial
 
 # What the judge itself was doing in a phase, should its own memory not suffice for it.
@@ -291,9 +295,9 @@ def _consider_chance(
 ) -> tuple[Verdict, str]:
     """A random model: the same generator used the same way, or else the same distribution."""
     findings.labels.add(Label.RANDOM)
-    if verdict is not Verdict.INCORRECT:
-        return verdict, detail
     seeds = hearing.roots("chance")
+    if verdict not in BY_CHANCE or (verdict is Verdict.CORRECT and follows_the_seed(contestant, hearing.case, seeds)):
+        return verdict, detail
     why = draw_distribution(contestant, hearing.case, findings, seeds, left_s)
     if why:
         return Verdict.INCORRECT, f"its random outputs are distributed differently: {why}"

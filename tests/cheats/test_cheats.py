@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.judge import Label, Policy, Speed, Verdict
+from kernelwright.judge import Judgement, Label, Policy, Speed, Verdict
 from tests.cheats.court import PROBLEMS, QUICK, TIMED, candidate, verdict_on
 
 HERE = Path(__file__).parent
@@ -154,7 +154,15 @@ def test_a_trick_with_the_clock_gains_nothing(case: Cheat) -> None:
 def test_a_large_problem_hides_nothing(monkeypatch: pytest.MonkeyPatch, name: str, task: str) -> None:
     monkeypatch.setattr("kernelwright.judge.case.COPIES", 1 << 30)
     judgement = verdict_on(candidate(HERE, name), task, replace(TIMED, families=("own", "extremes")))
-    assert judgement.verdict is Verdict.INCORRECT, judgement.detail
+    if hardly_timed(judgement):  # they cheat from their twelfth call on
+        assert judgement.speed is not Speed.FASTER
+    else:
+        assert judgement.verdict is Verdict.INCORRECT, judgement.detail
+
+
+def hardly_timed(judgement: Judgement) -> bool:
+    """Whether a machine that others use had no time for a dozen turns."""
+    return 0 < sum(len(run["turns"]) for run in judgement.record.get("samples", ())) < 12
 
 
 def test_writing_into_inputs_is_a_label_where_the_policy_allows_it() -> None:

@@ -129,12 +129,13 @@ def test_an_output_that_chance_has_no_part_in_is_timed_beside_one_that_it_has() 
     ("theirs", "ours"),
     [
         ("torch.nn.functional.dropout(x, 0.01)", "x * (torch.rand(x.shape, generator=G) >= 0.01) / 0.99"),
+        ("torch.nn.functional.dropout(x, 1e-3)", "x * (torch.rand(x.shape, generator=G) >= 1e-3) / 0.999"),
         ("torch.nn.functional.dropout(x, 0.3).mean()", "(x * (torch.rand(x.shape, generator=G) >= 0.3)).mean() / 0.7"),
         ("torch.poisson(x * 4)", "torch.poisson(x * 4, generator=G)"),
         ("x + torch.bernoulli(x) / 1000", "x + (torch.rand(x.shape, generator=G) < x) / 1000"),
         ("x[torch.randperm(len(x))]", "x[torch.randperm(len(x), generator=G)]"),
     ],
-    ids=["rare events", "scalar", "counts", "values close by", "order"],
+    ids=["rare events", "very rare events", "scalar", "counts", "values close by", "order"],
 )
 def test_chance_of_its_own_is_right_whatever_it_is(tmp_path: Path, theirs: str, ours: str) -> None:
     """Few numbers, and events that are rare, differ more from day to day."""
