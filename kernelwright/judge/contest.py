@@ -41,7 +41,7 @@ __all__ = ["SlowStarters", "begin_slow_starters", "contest"]
 LEAST_TIMING_S = 4.0
 # Where noise leaves no word on the speed, or an interval as wide as this to each side (in the logarithm), everybody is
 # started again and measured for such a share of the budget: of three processes one that was disturbed is a third.
-EXTENSION, VAGUE = 0.1, 0.08
+EXTENSION, VAGUE = 0.075, 0.08
 # On a busy machine one of two equal processes may be slower by a fifth for as long as it lives: no turn of it tells.
 FEWEST_RESTARTS = 2
 COMPILE_LIMIT_S = 180.0
