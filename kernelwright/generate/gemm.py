@@ -24,6 +24,7 @@ from kernelwright.kernels import (
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
+    gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
@@ -82,6 +83,16 @@ MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
 )
 
 
+# Templates that no GPU has timed yet (docs/decisions/0030): they can be generated and run, but neither the cost model
+# nor the tuner knows of them. One that has been timed becomes a row of the table above.
+UNMEASURED: tuple[tuple[Multiplier, frozenset[str]], ...] = ((gemm_sm90_bricks, FAITHFUL),)
+
+
+def unmeasured_choices(kernel: Kernel, device: Device) -> list[GemmConfig]:
+    """The configs of those that can run this product, by template, the most promising first."""
+    return [choice for row in UNMEASURED for choice in gemm_configs(*row, kernel, device)]
+
+
 def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
     """The configs of one template that can run this product under its precision, the most promising first."""
     core = kernel.core
@@ -96,8 +107,8 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
     return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1))]
 
 
-def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
-    return isinstance(choice, gemm_sm90.Config) and choice.tile_n >= WIDEST_TILE
+def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config | gemm_sm90_bricks.Config]:
+    return isinstance(choice, (gemm_sm90.Config, gemm_sm90_bricks.Config)) and choice.tile_n >= WIDEST_TILE
 
 
 def in_tiles(region: Region) -> list[Map]:
@@ -413,4 +424,13 @@ SMALL = Template(
     extra=small_extra,
 )
 
-TEMPLATES = (*(row_of(module, allowed) for module, allowed in MULTIPLIERS), SMALL)
+
+def not_chosen(kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
+    return ()
+
+
+TEMPLATES = (
+    *(row_of(module, allowed) for module, allowed in MULTIPLIERS),
+    *(replace(row_of(module, allowed), configs=not_chosen) for module, allowed in UNMEASURED),
+    SMALL,
+)
