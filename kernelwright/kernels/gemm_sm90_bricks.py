@@ -79,10 +79,11 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     space = [
-        Config(of_rows.tile_n, of_rows.promote, of_rows.splits, of_rows.vector, beside)
+        Config(of_rows.tile_n, promote, of_rows.splits, of_rows.vector, beside)
         for of_rows in gemm_sm90.configs(gemm, device)
         if of_rows.tile_m == 128
         for beside in (True, False)
+        for promote in ((of_rows.promote, 32) if beside and of_rows.promote != 32 else (of_rows.promote,))
     ]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))

@@ -369,10 +369,9 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
-// `before` is called by both warpgroups ahead of each tile.
-template <class Config, class Epilogue, class Prologue, class Problem, class Before>
+template <class Config, class Epilogue, class Prologue, class Problem>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args,
-                       const typename Prologue::Args& made, const Ring& ring, int consumer, const Before& before) {
+                       const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
     const int lane = threadIdx.x & 31;
     const int row = row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
@@ -385,7 +384,6 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
     Cursor at = {0, 0};
     for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
         const Work work = schedule[index];
-        before(work);
         const Made<Prologue> of_a(made, problem, work, row);
         float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
@@ -450,7 +448,7 @@ __global__ void __launch_bounds__(threads, 1)
         if (threadIdx.x == 0) produce<Config>(problem, ring);
     } else {
         registers_grow_to<240>();
-        consume<Config, Epilogue, Prologue>(problem, args, made, ring, warpgroup - 1, [](const Work&) {});
+        consume<Config, Epilogue, Prologue>(problem, args, made, ring, warpgroup - 1);
     }
 }
 

@@ -9,8 +9,8 @@
 // launch packs and multiplies.
 //
 //   warp 0         one thread keeps the copy engine busy, and waits for bricks before it asks for them
-//   warps 1 to 3   take tickets until there are none: 40 registers, no shared memory, W read twice (once from L2)
-//   2 warpgroups   before a tile, take tickets too until all that it begins with have been taken; then as ever
+//   warps 1 to 3   take tickets until there are none: few registers, no shared memory, so W is read twice (then from L2)
+//   2 warpgroups   take tickets too until all that their first tile begins with have been taken; then as ever
 //
 // Nobody who has a ticket waits for anybody. So every ticket that was taken is finished, however many blocks run at once,
 // and whoever waits for bricks waits for a ticket that a running warp has or will take: no order of blocks locks up.
@@ -103,6 +103,12 @@ KW_DEVICE void add_release(uint32_t* word) {
 }
 // Between what threads wrote and what the copy engine reads, on both sides of a mark.
 KW_DEVICE void fence_for_copies() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// volatile: the compiler leaves loads where they are, and does not want registers for those of the next round.
+KW_DEVICE float load_one(const float* pointer) {
+    float value;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(value) : "l"(pointer));
+    return value;
+}
 KW_DEVICE void prefetch_to_l2(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer)); }
 
 // --- tickets: groups of the strips of columns that run together; in a group panel by panel, for all of its strips
@@ -115,7 +121,7 @@ struct Ticket {
 template <class Config> struct Tickets {
     int tiles_n, strips, panels, of_strip, strips_of_group, of_round, of_group, count;
 
-    KW_DEVICE explicit Tickets(const Problem& problem) {
+    KW_DEVICE void count_for(const Problem& problem) {
         const int tiles_m = min((problem.m + Config::tile_m - 1) / Config::tile_m, Config::raster);
         tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
         strips = problem.w.batches * tiles_n, panels = problem.w.panels;
@@ -206,17 +212,18 @@ KW_DEVICE void pack_by_block(const Bricks& w, const Ticket& ticket, float4 (&of_
 template <bool Finite> KW_DEVICE float magnitude(float x) { return Finite ? split::finite_magnitude(x) : fabsf(x); }
 
 // Of four neighbouring rows for each of 8 lanes; the other lanes have the same. Without `Finite` Inf is the largest.
-template <bool Finite> KW_DEVICE float4 largest_by_warp(const float* x, int64_t k_pitch, int k_count, bool inside, int lane) {
+template <bool Finite, int Loads>
+KW_DEVICE float4 largest_by_warp(const float* x, int64_t k_pitch, int k_count, bool inside, int lane) {
     float4 largest = make_float4(0.f, 0.f, 0.f, 0.f);
+    x += (lane >> 3) * k_pitch;
 #pragma unroll 1
-    for (int first = lane >> 3; first < k_of_panel; first += 16) {
-        float4 v[4];
+    for (int first = lane >> 3; first < k_of_panel; first += 4 * Loads) {
+        float4 v[Loads];
 #pragma unroll
-        for (int i = 0; i < 4; i++)
-            v[i] = inside && first + i * 4 < k_count ? *(const float4*)(x + (first + i * 4) * k_pitch)
-                                                     : make_float4(0.f, 0.f, 0.f, 0.f);
+        for (int i = 0; i < Loads; i++, x += 4 * k_pitch)
+            v[i] = inside && first + i * 4 < k_count ? load_constants(x) : make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
-        for (int i = 0; i < 4; i++)
+        for (int i = 0; i < Loads; i++)
             largest = split::larger(largest, make_float4(magnitude<Finite>(v[i].x), magnitude<Finite>(v[i].y),
                                                          magnitude<Finite>(v[i].z), magnitude<Finite>(v[i].w)));
     }
@@ -228,13 +235,14 @@ template <bool Finite> KW_DEVICE float4 largest_by_warp(const float* x, int64_t 
     return largest;
 }
 
-KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
+// Loads: of 16 bytes that a lane has on their way while it looks for the largest.
+template <int Loads> KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
     const int k0 = ticket.panel * k_of_panel, fours = ticket.row + (lane & 7) * 4;
     const float* x = w.x + ticket.batch * w.batch_pitch + k0 * w.k_pitch;
-    float4 largest = largest_by_warp<false>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
+    float4 largest = largest_by_warp<false, Loads>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
     const float together = fmaxf(fmaxf(largest.x, largest.y), fmaxf(largest.z, largest.w));
     if (__any_sync(~0u, !isfinite(together)))
-        largest = largest_by_warp<true>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
+        largest = largest_by_warp<true, Loads>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
     if (lane < 8)
         *(float4*)(w.inverses(ticket.batch, k0) + fours) =
             make_float4(split::inverse_of(scale_of_panel(largest.x)), split::inverse_of(scale_of_panel(largest.y)),
@@ -246,14 +254,13 @@ KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
     const float scale = split::scale_of(scale_of_panel(own));
     const int row = ticket.row + lane, end = min(k0 + k_of_panel, w.padded_k);
     const bool inside = row < w.rows;
-    x += row;
+    x += row;  // steps on by one of k: sixteen addresses would not fit the registers
     __half* out = w.at(ticket.batch, row, k0);
 #pragma unroll 1
     for (int k = k0; k < end; k += 16) {
         float v[16];
 #pragma unroll
-        for (int i = 0; i < 16; i++) v[i] = inside && k + i < w.k ? x[i * w.k_pitch] : 0.f;
-        x += 16 * w.k_pitch;
+        for (int i = 0; i < 16; i++, x += w.k_pitch) v[i] = inside && k + i < w.k ? load_one(x) : 0.f;
 #pragma unroll
         for (int piece = 0; piece < 2; piece++) {  // eight of k in the packed order: 16 bytes of hi and 16 of lo
             uint32_t hi[4], lo[4];
@@ -272,16 +279,22 @@ KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
 
 // --- one launch that packs and multiplies
 
-struct Shared {
+// The widest tile wants 240 registers with 64 of k between promotions. With 8 less it spills a few, outside of products;
+// with 32 of k it wants 16 less, and those who pack have twice as many loads on their way.
+template <class Config> struct Registers {
+    static constexpr bool some = Config::promote == 32 || Config::tile_n < 256;
+    static constexpr int of_packers = some ? 56 : 40, of_consumers = some ? 224 : 232, loads = some ? 8 : 4;
+};
+
+template <class Config> struct Shared {
     float4 of_warp[8][8];
+    Tickets<Config> tickets;  // here, and not in registers, of which there are none to spare
     int next;             // ticket of the consumers
     volatile int known;  // tickets that this block knows to have been taken
 };
 
 // Warps 1 to 3. What they will want soon, others read ahead into L2: their second look at W is then short, and the first.
-template <class Config> KW_DEVICE void pack_on(const Problem& problem, Shared& shared) {
-    const Tickets<Config> tickets(problem);
-    const Bricks& w = problem.w;
+template <class Config> KW_DEVICE void pack_on(const Bricks& w, Shared<Config>& shared) {
     const int lane = threadIdx.x & 31;
     named_sync(3, 256 + packers * 32);  // what the first tiles need is packed by those who can do it fastest
 #pragma unroll 1
@@ -292,32 +305,32 @@ template <class Config> KW_DEVICE void pack_on(const Problem& problem, Shared& s
             shared.known = number + 1;
         }
         number = __shfl_sync(~0u, number, 0);
-        if (number >= tickets.count) return;
-        const Ticket ahead = tickets[number + packers * (int)gridDim.x], ticket = tickets[number];
-        if (ahead.is_one) {
+        if (number >= shared.tickets.count) return;
+        if (const Ticket ahead = shared.tickets[number + packers * (int)gridDim.x]; ahead.is_one) {
             const int k0 = ahead.panel * k_of_panel, end = min(w.k - k0, k_of_panel);
             const float* x = w.x + ahead.batch * w.batch_pitch + k0 * w.k_pitch + min(ahead.row, w.rows - 1);
 #pragma unroll 1
             for (int k = lane; k < end; k += 32) prefetch_to_l2(x + k * w.k_pitch);
         }
+        const Ticket ticket = shared.tickets[number];
         if (!ticket.is_one) continue;
-        pack_by_warp(w, ticket, lane);
+        pack_by_warp<Registers<Config>::loads>(w, ticket, lane);
         fence_for_copies();
         __syncwarp();
         if (lane == 0) add_release(w.mark(ticket.batch, ticket.row, ticket.panel));
     }
 }
 
-// Both warpgroups, ahead of a tile.
-template <class Config>
-KW_DEVICE void help(const Problem& problem, const Tickets<Config>& tickets, Shared& shared, int wanted, int thread) {
+// Both warpgroups, ahead of their first tile.
+template <class Config> KW_DEVICE void help(const Bricks& w, Shared<Config>& shared, int wanted) {
     constexpr int barrier = 4;
+    const int thread = threadIdx.x - 128;
 #pragma unroll 1
     while (true) {
         if (thread == 0) {
             int next = -1;
             if (shared.known < wanted) {
-                next = (int)atomicAdd(problem.w.taken, 1u);
+                next = (int)atomicAdd(w.taken, 1u);
                 shared.known = next + 1;
             }
             shared.next = next;
@@ -325,13 +338,13 @@ KW_DEVICE void help(const Problem& problem, const Tickets<Config>& tickets, Shar
         named_sync(barrier, 256);
         const int number = shared.next;
         if (number < 0) break;
-        const Ticket ticket = tickets[number];
+        const Ticket ticket = shared.tickets[number];
         if (ticket.is_one) {
-            pack_by_block<barrier>(problem.w, ticket, shared.of_warp, thread);
+            pack_by_block<barrier>(w, ticket, shared.of_warp, thread);
             fence_for_copies();
         }
         named_sync(barrier, 256);
-        if (thread == 0 && ticket.is_one) add_release(problem.w.mark(ticket.batch, ticket.row, ticket.panel));
+        if (thread == 0 && ticket.is_one) add_release(w.mark(ticket.batch, ticket.row, ticket.panel));
     }
 }
 
@@ -379,7 +392,7 @@ __global__ void __launch_bounds__(gemm_sm90::threads, 1)
     using AsItLies = gemm::AsItLies;
     extern __shared__ uint8_t shared[];
     __shared__ __align__(8) uint64_t barriers[2 * gemm_sm90::slots];
-    __shared__ Shared packing;
+    __shared__ Shared<Config> packing;
     Ring ring;
     ring.data = (shared_address(shared) + 1023) & ~1023u;
     ring.full = shared_address(barriers);
@@ -391,6 +404,7 @@ __global__ void __launch_bounds__(gemm_sm90::threads, 1)
         }
         barrier_init_fence();
         packing.known = 0;
+        packing.tickets.count_for(problem);
     }
     __syncthreads();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
@@ -400,23 +414,19 @@ __global__ void __launch_bounds__(gemm_sm90::threads, 1)
             if (threadIdx.x == 0) produce<Config>(problem, ring);
         } else {
             registers_grow_to<240>();
-            gemm_sm90::consume<Config, Epilogue, AsItLies>(problem, args, {}, ring, warpgroup - 1, [](const Work&) {});
+            gemm_sm90::consume<Config, Epilogue, AsItLies>(problem, args, {}, ring, warpgroup - 1);
         }
     } else if (warpgroup == 0) {
-        registers_shrink_to<40>();
+        registers_shrink_to<Registers<Config>::of_packers>();
         if (threadIdx.x == 0) produce<Config>(problem, ring);
-        else if (threadIdx.x >= 32) pack_on<Config>(problem, packing);
+        else if (threadIdx.x >= 32) pack_on(problem.w, packing);
     } else {
-        registers_grow_to<232>();
-        bool others_wait = true;
-        const auto before = [&](const Work& work) {
-            const Tickets<Config> tickets(problem);
-            help<Config>(problem, tickets, packing,
-                         tickets.wanted(work, problem.w.batches == 1 ? 0 : work.batch), threadIdx.x - 128);
-            if (others_wait) named_arrive(3, 256 + packers * 32);
-            others_wait = false;
-        };
-        gemm_sm90::consume<Config, Epilogue, AsItLies>(problem, args, {}, ring, warpgroup - 1, before);
+        registers_grow_to<Registers<Config>::of_consumers>();
+        const Schedule<Config> schedule(problem);
+        const Work first = schedule[blockIdx.x];
+        help(problem.w, packing, packing.tickets.wanted(first, problem.w.batches == 1 ? 0 : first.batch));
+        named_arrive(3, 256 + packers * 32);
+        gemm_sm90::consume<Config, Epilogue, AsItLies>(problem, args, {}, ring, warpgroup - 1);
     }
 }
 
