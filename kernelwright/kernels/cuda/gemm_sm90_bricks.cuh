@@ -212,18 +212,18 @@ KW_DEVICE void pack_by_block(const Bricks& w, const Ticket& ticket, float4 (&of_
 template <bool Finite> KW_DEVICE float magnitude(float x) { return Finite ? split::finite_magnitude(x) : fabsf(x); }
 
 // Of four neighbouring rows for each of 8 lanes; the other lanes have the same. Without `Finite` Inf is the largest.
-template <bool Finite, int Loads>
+template <bool Finite>
 KW_DEVICE float4 largest_by_warp(const float* x, int64_t k_pitch, int k_count, bool inside, int lane) {
     float4 largest = make_float4(0.f, 0.f, 0.f, 0.f);
     x += (lane >> 3) * k_pitch;
 #pragma unroll 1
-    for (int first = lane >> 3; first < k_of_panel; first += 4 * Loads) {
-        float4 v[Loads];
+    for (int first = lane >> 3; first < k_of_panel; first += 16) {
+        float4 v[4];
 #pragma unroll
-        for (int i = 0; i < Loads; i++, x += 4 * k_pitch)
+        for (int i = 0; i < 4; i++, x += 4 * k_pitch)
             v[i] = inside && first + i * 4 < k_count ? load_constants(x) : make_float4(0.f, 0.f, 0.f, 0.f);
 #pragma unroll
-        for (int i = 0; i < Loads; i++)
+        for (int i = 0; i < 4; i++)
             largest = split::larger(largest, make_float4(magnitude<Finite>(v[i].x), magnitude<Finite>(v[i].y),
                                                          magnitude<Finite>(v[i].z), magnitude<Finite>(v[i].w)));
     }
@@ -235,14 +235,13 @@ KW_DEVICE float4 largest_by_warp(const float* x, int64_t k_pitch, int k_count, b
     return largest;
 }
 
-// Loads: of 16 bytes that a lane has on their way while it looks for the largest.
-template <int Loads> KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
+KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
     const int k0 = ticket.panel * k_of_panel, fours = ticket.row + (lane & 7) * 4;
     const float* x = w.x + ticket.batch * w.batch_pitch + k0 * w.k_pitch;
-    float4 largest = largest_by_warp<false, Loads>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
+    float4 largest = largest_by_warp<false>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
     const float together = fmaxf(fmaxf(largest.x, largest.y), fmaxf(largest.z, largest.w));
     if (__any_sync(~0u, !isfinite(together)))
-        largest = largest_by_warp<true, Loads>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
+        largest = largest_by_warp<true>(x + fours, w.k_pitch, w.k - k0, fours < w.rows, lane);
     if (lane < 8)
         *(float4*)(w.inverses(ticket.batch, k0) + fours) =
             make_float4(split::inverse_of(scale_of_panel(largest.x)), split::inverse_of(scale_of_panel(largest.y)),
@@ -280,10 +279,10 @@ template <int Loads> KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& 
 // --- one launch that packs and multiplies
 
 // The widest tile wants 240 registers with 64 of k between promotions. With 8 less it spills a few, outside of products;
-// with 32 of k it wants 16 less, and those who pack have twice as many loads on their way.
+// with 32 of k it wants 16 less.
 template <class Config> struct Registers {
     static constexpr bool some = Config::promote == 32 || Config::tile_n < 256;
-    static constexpr int of_packers = some ? 56 : 40, of_consumers = some ? 224 : 232, loads = some ? 8 : 4;
+    static constexpr int of_packers = some ? 56 : 40, of_consumers = some ? 224 : 232;
 };
 
 template <class Config> struct Shared {
@@ -314,7 +313,7 @@ template <class Config> KW_DEVICE void pack_on(const Bricks& w, Shared<Config>& 
         }
         const Ticket ticket = shared.tickets[number];
         if (!ticket.is_one) continue;
-        pack_by_warp<Registers<Config>::loads>(w, ticket, lane);
+        pack_by_warp(w, ticket, lane);
         fence_for_copies();
         __syncwarp();
         if (lane == 0) add_release(w.mark(ticket.batch, ticket.row, ticket.panel));
