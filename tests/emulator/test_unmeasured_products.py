@@ -1,4 +1,4 @@
-"""Templates for products that nobody chooses yet, run on the host: the product, special values and the same bits twice."""
+"""Templates for products that nobody chooses yet, on the host: products, special values, and the same bits twice."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus, multiprocessors, order
 from tests.emulator.run import Pick, agrees, emulated_problem, emulation_of, ran
-from tests.emulator.test_products import BATCHED
+from tests.emulator.test_product_surroundings import only
+from tests.emulator.test_products import BATCHED, BFLOAT16
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
@@ -43,7 +44,7 @@ BATCHES = Problem("bricks", BATCHED, Path("bricks.py"))
 SIZES = {
     "narrow tiles": ({"M": 20, "N": 44, "K": 1100}, {"tile_n": 128, "splits": 0}),
     "tails everywhere": ({"M": 130, "N": 260, "K": 70}, {"tile_n": 256, "splits": 0}),
-    "batches": ({"BATCH": 3, "M": 20, "N": 140, "K": 600}, {"tile_n": 128, "splits": 0}),
+    "batches": ({"BATCH": 3, "M": 20, "N": 44, "K": 600}, {"tile_n": 128, "splits": 0}),
     "parts of k": ({"M": 20, "N": 36, "K": 1700}, {"tile_n": 128, "splits": 3}),
     "the first one turned": ({"M": 33, "N": 20, "K": 533, "A_TURNED": True}, {"tile_n": 256, "splits": 0}),
 }
@@ -84,6 +85,7 @@ def test_bricks_of_any_magnitude_are_summed_in_one_scale(beside: bool) -> None:
         agrees(BATCHES, [a, b], pick=pick, **sizes)
 
 
+@pytest.mark.slow
 def test_bricks_give_the_same_bits_whoever_packs_them() -> None:
     """Before the product, by warps beside it, by blocks that run in another order, and twice."""
     sizes, config = SIZES["batches"]
@@ -94,3 +96,63 @@ def test_bricks_give_the_same_bits_whoever_packs_them() -> None:
         with multiprocessors(count), order(blocks_backwards=count == 132):
             results.append(ran(problem, None, emulation)[0])
     assert all(torch.equal(result, results[0]) for result in results)
+
+
+# --- gemm_sm90_apart: 16-bit products whose epilogues are run by warps of their own
+
+HALVES = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(K, N, bias=BIAS, dtype=DTYPE)
+
+    def forward(self, x, residual):
+        return F.gelu(self.layer(x)) + residual
+
+
+DTYPE, M, N, K, BIAS = torch.float16, 1, 1, 1, True
+
+
+def get_inputs():
+    return [torch.randn(M, K, dtype=DTYPE), torch.randn(M, N, dtype=DTYPE)]
+
+
+def get_init_inputs():
+    return []
+"""
+APART = Problem("apart", HALVES, Path("apart.py"))
+
+# k longer than the ring of 192, tails, several tiles for each block, blocks alone and in pairs, with and without a bias.
+APART_SIZES = {
+    "pairs": ({"M": 150, "N": 260, "K": 200}, {"cluster": 2}),
+    "alone": ({"M": 70, "N": 600, "K": 40, "DTYPE": BFLOAT16}, {"cluster": 1}),
+    "no bias": ({"M": 70, "N": 36, "K": 40, "BIAS": False}, {"cluster": 1}),
+}
+
+
+@pytest.mark.parametrize("name", APART_SIZES)
+def test_a_product_with_its_epilogue_apart_is_right(name: str) -> None:
+    sizes, config = APART_SIZES[name]
+    with multiprocessors(2):
+        agrees(APART, pick=unmeasured("gemm_sm90_apart", **config), **sizes)
+
+
+@pytest.mark.slow
+def test_an_epilogue_apart_gives_the_bits_of_one_in_place() -> None:
+    sizes, config = APART_SIZES["pairs"]
+    problem = emulated_problem(APART, None, **sizes)
+    results = []
+    for backwards, pick in (
+        (False, only("gemm_sm90_half", tile_n=256, cluster=2)),
+        (False, unmeasured("gemm_sm90_apart", **config)),
+        (True, unmeasured("gemm_sm90_apart", **config)),
+    ):
+        with multiprocessors(2), order(blocks_backwards=backwards, threads_backwards=backwards):
+            results.append(ran(problem, None, emulation_of(problem, pick=pick))[0])
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
