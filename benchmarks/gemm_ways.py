@@ -2,9 +2,9 @@
 
     python benchmarks/gemm_ways.py --out ways.jsonl [--only 16x1024 float16 ...]
 
-1 many processes compile every config that can run a product, 2 a process for each config, which may hang and is then
-ended: its error against float64, whether a second run and a CUDA graph give the same bits, its times beside eager's (and
-torch.compile's, for 16 bits), visited in turn. A line of JSON for each config; the table comes last.
+1 many processes compile every config worth it, 2 a process for each, which may hang and is then ended: its error
+against float64, whether more runs and a CUDA graph give the same bits, its times beside eager (and torch.compile,
+for 16 bits), visited in turn. A line of JSON for each config; the table comes last.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ from kernelwright.tune.routes import may_be_ours
 ROUNDS = 10
 PROCESSES = 12
 LIMIT_S = 240.0  # of everything
-ONE_S = 25.0  # of one config, from the start of its process to its end
-MOST_MEASURED = 3  # configs of the templates that are chosen today, the most promising of each
+ONE_S, ONE_COMPILED_S = 25.0, 45.0  # of one config, from the start of its process to its end
+MOST_MEASURED = 1  # configs of the templates that are chosen today, the most promising of each
+WORTH_IT = 1.2  # times the best price of those that are not
 
 
 def halves(dtype: str) -> Case:
@@ -102,7 +103,8 @@ def offered(kernel: Kernel, device: Device) -> list[tuple[float, Choice, bool]]:
         if template_of(choice).name in ("gemm_sm90", "gemm_sm90_half") and len(of_template) < MOST_MEASURED:
             of_template.append((price, choice, False))
     new = [(template_of(c).cost_us(c, kernel, device), c, True) for c in unmeasured_choices(kernel, device)]
-    return [*(row for rows in kept.values() for row in rows), *new]
+    best = min((price for price, _, _ in new), default=0.0)
+    return [*(row for rows in kept.values() for row in rows), *(row for row in new if row[0] <= WORTH_IT * best)]
 
 
 def ways_of(case: Case, path: Path) -> list[Way]:
@@ -161,11 +163,11 @@ def measured(path: Path, file: Path, against_compile: bool) -> dict[str, Any]:
     }
 
 
-def attempted(path: Path, way: Way, seconds: float) -> dict[str, Any]:
+def attempted(path: Path, way: Way) -> dict[str, Any]:
     """What a process of its own found; one that takes too long is ended."""
-    command = [sys.executable, __file__, "--one", str(path), str(way.number)]
-    if way.case.bars[0][0] == "compile":
-        command.append("--compile")
+    compiles = way.case.bars[0][0] == "compile"
+    seconds = ONE_COMPILED_S if compiles else ONE_S
+    command = [sys.executable, __file__, "--one", str(path), str(way.number), *(["--compile"] if compiles else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
@@ -217,7 +219,7 @@ def run(cases: Sequence[Case], out: Path, deadline: float) -> None:
         left = deadline - time.monotonic()
         found = {"failed": problem} if problem else {"failed": "no time left"}
         if not problem and left > 0:
-            found = attempted(paths[way.case], way, min(ONE_S, left + ONE_S))
+            found = attempted(paths[way.case], way)
         row = {
             "case": way.case.name,
             "template": way.template,

@@ -127,7 +127,7 @@ def get_init_inputs():
 """
 APART = Problem("apart", HALVES, Path("apart.py"))
 
-# k longer than the ring of 192, tails, several tiles for each block, blocks alone and in pairs, with and without a bias.
+# k longer than the ring of 192, tails, several tiles for each block; blocks alone and in pairs, with and without bias.
 APART_SIZES = {
     "pairs": ({"M": 150, "N": 260, "K": 200}, {"cluster": 2}),
     "alone": ({"M": 70, "N": 600, "K": 40, "DTYPE": BFLOAT16}, {"cluster": 1}),
