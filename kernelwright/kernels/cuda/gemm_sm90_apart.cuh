@@ -4,14 +4,14 @@
 //   warps 1 to 3   finish tiles: the rest of the epilogue, while the next tile is multiplied
 //   2 warpgroups   multiply 64 rows of a tile each. What the sums are rounded to, 16 bits, they leave in shared memory
 //
-// The last tile of a block has no next one: all eleven warps finish it. With a warpgroup more, a thread would begin with 128
-// registers, which a product of 256 columns does not fit.
+// The last tile of a block has no next one: all eleven warps finish it. With a warpgroup more, a thread would begin with
+// 128 registers, which a product of 256 columns does not fit.
 //
-// Why this and not tiles for each warpgroup (`own_tiles`): the copies into shared memory and what the tensor cores read of
-// it are 128 bytes a clock at the full rate for a tile of 128 x 256, which is what shared memory has; for 128 x 128 or
-// 64 x 256 they are 160. Why 16 bits: a tile in float32 is 128 KB, which leaves no room for a ring. PyTorch rounds a product
-// (with its bias) to 16 bits before anything else is done to it, so nothing is lost. Why 32 of k in a stage: a ring of 144 KB
-// then has four of six stages on their way, and not one of three.
+// Why this and not tiles for each warpgroup (`own_tiles`): the copies into shared memory and what the tensor cores read
+// of it are 128 bytes a clock at the full rate for a tile of 128 x 256, which is what shared memory has; for 128 x 128 or
+// 64 x 256 they are 160. Why 16 bits: a tile in float32 is 128 KB, which leaves no room for a ring. PyTorch rounds a
+// product (with its bias) to 16 bits before anything else is done to it, so nothing is lost. Why 32 of k in a stage: a
+// ring of 144 KB then has four of six stages on their way, and not one of three.
 #pragma once
 
 #include "gemm_sm90_half.cuh"
@@ -69,7 +69,9 @@ KW_DEVICE float2 widened(__nv_bfloat16, uint32_t word) {
 
 // Where columns lie in a row of 512 bytes. Sixteen bytes are exchanged with others by row, so that neither those who
 // leave (8 rows at once) nor those who take (one row) meet in a bank.
-KW_DEVICE uint32_t place(int row, int column) { return row * 512 + (((column >> 3) ^ (row & 7)) << 4) + (column & 7) * 2; }
+KW_DEVICE uint32_t place(int row, int column) {
+    return row * 512 + (((column >> 3) ^ (row & 7)) << 4) + (column & 7) * 2;
+}
 
 KW_DEVICE void store_word(uint32_t address, uint32_t word) {
     asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(word) : "memory");
@@ -108,16 +110,19 @@ template <class Config, class First, class Args>
 KW_DEVICE void leave(const Problem& problem, const Args& args, const Work& work, uint32_t staged, int row, int lane,
                      const float (&sum)[tile_n / 2]) {
     const int64_t first_row = (int64_t)work.batch * problem.m + work.m + row;
+    int first_column = work.n, to_row = row;
 #pragma unroll
     for (int j = 0; j < tile_n / 8; j++) {
+        // 64 columns at once: neither their operands nor their addresses are made before, for want of registers.
+        if (j % 8 == 0) asm volatile("" : "+r"(first_column), "+r"(to_row)::"memory");
         const int column = j * 8 + (lane & 3) * 2;
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float x[2] = {sum[j * 4 + 2 * r], sum[j * 4 + 2 * r + 1]};
             // Columns are a multiple of 4: both are inside of the result, or none.
-            if (work.m + row + 8 * r < problem.m && work.n + column < problem.n)
-                First::template apply<2>(args, x, first_row + 8 * r, work.n + column);
-            store_word(staged + place(row + 8 * r, column), rounded(typename Config::Type(), x[0], x[1]));
+            if (work.m + row + 8 * r < problem.m && first_column + column < problem.n)
+                First::template apply<2>(args, x, first_row + 8 * r, first_column + column);
+            store_word(staged + place(to_row + 8 * r, column), rounded(typename Config::Type(), x[0], x[1]));
         }
     }
 }
@@ -137,7 +142,8 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
 #pragma unroll
         for (int r = 0; r < rows_of_piece; r++) {
             const uint2 words = load_words(staged + place(row + r, column));
-            const float2 low = widened(typename Config::Type(), words.x), high = widened(typename Config::Type(), words.y);
+            const float2 low = widened(typename Config::Type(), words.x),
+                         high = widened(typename Config::Type(), words.y);
             v[r][0] = low.x, v[r][1] = low.y, v[r][2] = high.x, v[r][3] = high.y;
         }
         if (tile_inside) {  // nothing to ask for each store: the compiler gathers the epilogue's loads
@@ -236,8 +242,8 @@ __global__ void __launch_bounds__(threads, 1)
 
 #ifndef __CUDACC_RTC__
 // A matrix for each batch, read in boxes of 32 x `rows` that arrive under the 64-byte swizzle; zero outside.
-inline cudaError_t encode_narrow(TensorMap* map, CUtensorMapDataType type, const void* base, int k, int count, int batches,
-                                 int64_t row_pitch, int64_t batch_pitch, int rows) {
+inline cudaError_t encode_narrow(TensorMap* map, CUtensorMapDataType type, const void* base, int k, int count,
+                                 int batches, int64_t row_pitch, int64_t batch_pitch, int rows) {
     const cuuint64_t row_bytes = (cuuint64_t)(count > 1 ? row_pitch * 2 : 128);
     const cuuint64_t sizes[3] = {(cuuint64_t)k, (cuuint64_t)count, (cuuint64_t)batches};
     const cuuint64_t strides[2] = {row_bytes, batches > 1 ? (cuuint64_t)(batch_pitch * 2) : row_bytes * sizes[1]};
@@ -250,8 +256,8 @@ inline cudaError_t encode_narrow(TensorMap* map, CUtensorMapDataType type, const
     return result == CUDA_SUCCESS ? cudaSuccess : cudaErrorInvalidValue;
 }
 
-// Enqueues the product; allocates nothing and waits for nothing. First::apply makes of sums what is rounded, of neighbours
-// in a row; the epilogue gets what it was rounded to.
+// Enqueues the product; allocates nothing and waits for nothing. First::apply makes of neighbouring sums what is rounded;
+// the epilogue gets what it was rounded to.
 template <class Config, class First, class Epilogue>
 cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
     static_assert(Config::tile_n == tile_n && Config::vector == 4, "tiles of 256 columns, in fours");

@@ -5,15 +5,15 @@
 // Bricks of neighbouring k follow each other. So packing writes, and the product reads, 16 KB at a time, where rows of
 // packed W are 4 k bytes apart.
 //
-// Work on W comes in tickets: 32 rows and a panel of 512 of k, in the order in which tiles will need them. `beside`: one
-// launch packs and multiplies.
+// Work on W comes in tickets: 32 rows and a panel of 512 of k, in the order in which tiles will need them. `beside`:
+// one launch packs and multiplies.
 //
 //   warp 0         one thread keeps the copy engine busy, and waits for bricks before it asks for them
-//   warps 1 to 3   take tickets until there are none: few registers, no shared memory, so W is read twice (then from L2)
+//   warps 1 to 3   take tickets until there are none. Few registers and no shared memory: W is read twice, then from L2
 //   2 warpgroups   take tickets too until all that their first tile begins with have been taken; then as ever
 //
-// Nobody who has a ticket waits for anybody. So every ticket that was taken is finished, however many blocks run at once,
-// and whoever waits for bricks waits for a ticket that a running warp has or will take: no order of blocks locks up.
+// Nobody who has a ticket waits for anybody. So every ticket that was taken is finished, however many blocks run at
+// once, and whoever waits for bricks waits for a ticket that a running warp has or will take: no order of blocks locks up.
 // Who packs a brick does not change its bits.
 #pragma once
 
@@ -278,8 +278,8 @@ KW_DEVICE void pack_by_warp(const Bricks& w, const Ticket& ticket, int lane) {
 
 // --- one launch that packs and multiplies
 
-// The widest tile wants 240 registers with 64 of k between promotions. With 8 less it spills a few, outside of products;
-// with 32 of k it wants 16 less.
+// The widest tile wants 240 registers with 64 of k between promotions. With 8 less it spills a few between the products
+// of a chunk; with 32 of k it wants 16 less.
 template <class Config> struct Registers {
     static constexpr bool some = Config::promote == 32 || Config::tile_n < 256;
     static constexpr int of_packers = some ? 56 : 40, of_consumers = some ? 224 : 232;
@@ -292,7 +292,7 @@ template <class Config> struct Shared {
     volatile int known;  // tickets that this block knows to have been taken
 };
 
-// Warps 1 to 3. What they will want soon, others read ahead into L2: their second look at W is then short, and the first.
+// Warps 1 to 3. Each asks for what some warp will soon want to be brought to L2: loads then take a third of the time.
 template <class Config> KW_DEVICE void pack_on(const Bricks& w, Shared<Config>& shared) {
     const int lane = threadIdx.x & 31;
     named_sync(3, 256 + packers * 32);  // what the first tiles need is packed by those who can do it fastest
