@@ -104,7 +104,7 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
     tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
     slabs = 4 * config.teams * slab_bytes(config, shape)
-    return 2048 * kept_steps(config, shape) + tables + slabs
+    return 2048 * max(1, kept_steps(config, shape)) + tables + slabs
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
