@@ -38,7 +38,7 @@ template <class C> struct Layout {
     static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
     static_assert(C::teams % C::carriers == 0, "who carries for a team always does");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
-    static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spots");
+    static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
 };
 
 // --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time
@@ -206,11 +206,26 @@ template <class C> struct Crew {
     KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), 128); }
 };
 
-// The octets that a thread carries, the same of every tile: where they lie from the first input of a tile on.
+// Where an octet lies from the first input of a tile on: octet, d, h and w in 4, 8, 8 and 11 bits, for registers are short.
+template <class C> struct Spot {
+    using S = Sizes<C>;
+    uint32_t bits;
+
+    KW_DEVICE int octet() const { return C::octets == 1 ? 0 : bits >> 27; }
+    KW_DEVICE int d() const { return C::region_d == 1 ? 0 : bits >> 19 & 255; }
+    KW_DEVICE int h() const { return C::region_h == 1 ? 0 : bits >> 11 & 255; }
+    KW_DEVICE int w() const { return bits & 2047; }
+    KW_DEVICE int at() const {
+        return octet() * (int)(S::lanes * C::x_channel_pitch) + d() * (int)C::x_d_pitch + h() * (int)C::x_h_pitch +
+               w() * (int)C::x_w_pitch;
+    }
+};
+
+// The octets that a thread carries, the same of every tile.
 template <class C> struct Spots {
     using S = Sizes<C>;
     static constexpr int rounds = ceil_div(S::units, 128);
-    uint32_t place[rounds];  // octet, d, h, w in 4, 8, 8 and 11 bits: registers are short where many are carried
+    uint32_t bits[rounds];
 
     KW_DEVICE Spots() {
 #pragma unroll
@@ -218,16 +233,14 @@ template <class C> struct Spots {
             const unsigned unit = Crew<C>::rank() + i * 128, octet = unit / S::pixels, pixel = unit % S::pixels;
             const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
                            h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
-            place[i] = octet << 27 | d << 19 | h << 11 | w;
+            bits[i] = octet << 27 | d << 19 | h << 11 | w;
         }
     }
-    KW_DEVICE int octet(int i) const { return C::octets == 1 ? 0 : place[i] >> 27; }
-    KW_DEVICE int d(int i) const { return C::region_d == 1 ? 0 : place[i] >> 19 & 255; }
-    KW_DEVICE int h(int i) const { return C::region_h == 1 ? 0 : place[i] >> 11 & 255; }
-    KW_DEVICE int w(int i) const { return place[i] & 2047; }
-    KW_DEVICE int at(int i) const {
-        return octet(i) * (int)(S::lanes * C::x_channel_pitch) + d(i) * (int)C::x_d_pitch + h(i) * (int)C::x_h_pitch +
-               w(i) * (int)C::x_w_pitch;
+    // Taken apart anew for every tile: the compiler would do it once, and keep all of it in registers.
+    KW_DEVICE Spot<C> at(int i) const {
+        uint32_t now = bits[i];
+        asm volatile("" : "+r"(now));
+        return {now};
     }
 };
 
@@ -242,13 +255,14 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
             const bool is_unit = S::units % 128 == 0 || Crew<C>::rank() + i * 128 < S::units;
-            const bool row_inside = is_unit && (unsigned)(d + spots.d(i)) < (unsigned)C::x_d &&
-                                    (unsigned)(h + spots.h(i)) < (unsigned)C::x_h;
+            const Spot<C> spot = spots.at(i);
+            const bool row_inside = is_unit && (unsigned)(d + spot.d()) < (unsigned)C::x_d &&
+                                    (unsigned)(h + spot.h()) < (unsigned)C::x_h;
 #pragma unroll
             for (int f = 0; f < C::fold; f++) {
-                const bool inside = row_inside && (unsigned)(w + spots.w(i) + f * step) < (unsigned)C::x_w;
-                const typename C::Type* from = x + spots.at(i) + f * step * C::x_w_pitch;
-                const int channel = (chunk * C::octets + spots.octet(i)) * S::lanes;
+                const bool inside = row_inside && (unsigned)(w + spot.w() + f * step) < (unsigned)C::x_w;
+                const typename C::Type* from = x + spot.at() + f * step * C::x_w_pitch;
+                const int channel = (chunk * C::octets + spot.octet()) * S::lanes;
 #pragma unroll
                 for (int c = 0; c < S::lanes; c++) {
                     const bool exists = C::channels % (S::lanes * C::octets) == 0 || channel + c < C::channels;
