@@ -29,9 +29,9 @@ template <class C> struct Layout {
     static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / shelves);
     // Of a thread. A block begins with the same for all; who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
-    // So divided, no config spills (seen by compiling).
+    // So divided, configs that were compiled do not spill.
     static constexpr bool many_sums = C::tile_n * C::w_phases > 128;
-    static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 120 : 136;
+    static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
     static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
