@@ -17,10 +17,15 @@ from kernelwright.kernels import (
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
+    reduce_sliding,
+    reduce_turns,
+    reduce_woven,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
-from kernelwright.kernels.reduce import ReduceConfig
+from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
+
+ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_turns.Config | reduce_sliding.Config
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
