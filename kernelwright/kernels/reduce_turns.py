@@ -8,6 +8,7 @@ from functools import cache
 from kernelwright.device import Device
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import RowWork
+from kernelwright.kernels.reduce_woven import widest_lanes
 
 # Of a multiprocessor, for each row.
 BLOCKS_EACH = (1, 2, 4, 8)
@@ -58,7 +59,7 @@ def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
         return ()
     candidates = [
         Config(threads, lanes, vectors, device.multiprocessors * each)
-        for lanes in (4, 8, 2, 1)
+        for lanes in dict.fromkeys((widest_lanes(work), 4))
         for threads in (512, 256, 1024)
         for vectors in (4, 2)
         for each in BLOCKS_EACH

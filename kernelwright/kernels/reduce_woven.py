@@ -70,6 +70,10 @@ def left(config: Config, work: RowWork) -> int:
     return max(0, slots(config, work) - config.vectors - config.held)
 
 
+def left_bytes(config: Config, work: RowWork) -> int:
+    return left(config, work) * config.threads * config.blocks * work.kept_bytes(config.lanes)
+
+
 def shared_bytes(config: Config, work: RowWork) -> int:
     return reduce.shared_bytes(as_plain(config), work)
 
@@ -118,6 +122,8 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.vectors} and {config.held} places for {slots(config, work)} vectors."
     if left(config, work) and config.together != 1:
         return "only where all multiprocessors are at one row is what it reads again still in the L2 cache."
+    if left_bytes(config, work) > device.l2_bytes:
+        return f"{left_bytes(config, work):,} B of a row have no place but an L2 cache of {device.l2_bytes:,} B."
     return None
 
 
@@ -211,5 +217,5 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
 
 def read_again(config: Config, work: RowWork, device: Device) -> float:
     """What is left of the rows, less what the L2 cache still has."""
-    one = left(config, work) * config.threads * config.blocks * work.kept_bytes(config.lanes)
-    return work.rows * max(0.0, one - L2_SHARE * device.l2_bytes) * (work.phases - 1)
+    missed = max(0.0, left_bytes(config, work) - L2_SHARE * device.l2_bytes)
+    return work.rows * missed * (work.phases - 1)
