@@ -20,12 +20,15 @@ from kernelwright.kernels import (
     reduce_sliding,
     reduce_turns,
     reduce_woven,
+    scan_ahead,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
-from kernelwright.kernels.scan import ScanConfig
+from kernelwright.kernels.scan import ScanConfig as PlainScanConfig
 
 ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_turns.Config | reduce_sliding.Config
+
+ScanConfig: TypeAlias = PlainScanConfig | scan_ahead.Config
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config

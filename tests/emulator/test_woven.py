@@ -1,4 +1,4 @@
-"""Templates that no GPU has timed yet, run on the host: rows woven, in turns, and windows that slide."""
+"""Templates that no GPU has timed yet, run on the host: rows woven, in turns, windows that slide, scans ahead."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import torch
 from kernelwright.generate.generate import program_text, unmeasured_choices
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
-from kernelwright.kernels import reduce, reduce_sliding, reduce_turns, reduce_woven
+from kernelwright.kernels import reduce, reduce_sliding, reduce_turns, reduce_woven, scan_ahead
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import RowWork
+from kernelwright.kernels.scan import ScanWork
 from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
+from tests.emulator import test_scans
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.run import agrees
 from tests.emulator.test_reductions import H200, call, case_of
@@ -234,6 +236,28 @@ def test_windows_that_slide_are_right_with_every_config(name: str, number: int, 
 @pytest.mark.parametrize("name", ["maxima, apart", "means"])
 def test_windows_pass_infinities_and_nan_on(name: str) -> None:
     pooled(name, 0, 'float("nan"), float("inf"), -float("inf")')
+
+
+# --- scans
+
+AHEAD = {
+    "part of a warp": scan_ahead.Config(8, 8, 4, 2),
+    "a warp": scan_ahead.Config(32, 2, 4, 2),
+    "a block": scan_ahead.Config(128, 1, 4, 1),
+    "element by element": scan_ahead.Config(64, 1, 1, 4),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("name", AHEAD)
+def test_scans_with_the_next_tile_on_its_way_are_right(name: str, reverse: bool) -> None:
+    config = AHEAD[name]
+    run = Run.of(0, test_scans.case_of((5, 2600), 1, reverse), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, ScanWork)
+    assert scan_ahead.why_not(config, source.work, H200) is None
+    test_scans.check(run, partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
 # --- wide blocks
