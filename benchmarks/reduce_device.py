@@ -105,7 +105,16 @@ def tried(kernel: Kernel, device: Device, count: int) -> list[Choice]:
     for choice in unmeasured_choices(kernel, device):
         unmeasured.setdefault(template_of(choice).name, []).append(choice)
     found = [*dict.fromkeys([ranked[0], *others])][:count]
-    return [*found, *(choice for choices in unmeasured.values() for choice in choices[:count])]
+    return [*found, *(choice for choices in unmeasured.values() for choice in varied(choices)[:count])]
+
+
+def varied(choices: Sequence[Choice]) -> list[Choice]:
+    """The same with neighbours unlike each other: models rank by guesses as long as nothing is measured."""
+    first: dict[tuple[int, int], Choice] = {}
+    for choice in choices:
+        first.setdefault((getattr(choice, "vectors", 0), getattr(choice, "blocks", 0)), choice)
+    pairs = zip_longest(choices, first.values())
+    return [*dict.fromkeys(choice for pair in pairs for choice in pair if choice is not None)]
 
 
 def spread(ranked: Sequence[Choice]) -> list[Choice]:
