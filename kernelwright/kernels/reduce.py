@@ -454,7 +454,7 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
 def wide_configs(work: RowWork, device: Device) -> tuple[Config, ...]:
     """Blocks of 1024 threads across: what they touch at once of a line of memory is longer. Some split the columns, for
     memory would rather follow few long stretches than many."""
-    if device.kind != "cuda" or not work.across:
+    if device.kind != "cuda" or not work.across or work.phases > 1:
         return ()
     candidates = [
         Config(1024, lanes, team, vectors, "again", blocks, False)

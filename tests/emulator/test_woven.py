@@ -196,6 +196,7 @@ POOLS = {
     "no border": ("AvgPool2d(3, stride=1)", (1, 2, 5, 20)),
     "a line that is no whole word": ("AvgPool1d(4, stride=1)", (1, 3, 43)),
     "a last word that no window sees whole": ("AvgPool1d(3, stride=2)", (2, 3, 44)),
+    "lines that a warp has for itself": ("AvgPool1d(8, stride=1, padding=4)", (1, 2, 300)),
     "few results a line": ("MaxPool1d(8, stride=1)", (2, 3, 24)),
     "more lines than lanes": ("AvgPool2d((5, 2), stride=(3, 1), padding=(2, 0))", (1, 1, 11, 20)),
 }

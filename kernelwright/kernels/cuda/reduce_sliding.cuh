@@ -77,15 +77,26 @@ __global__ void __launch_bounds__(Config::threads) reduce_sliding_kernel(typenam
     __syncwarp();
     // The results of a warp, neighbours by neighbouring threads.
     const int warp = threadIdx.x / 32 * 32;
+    const auto leave = [&](int result, Index line_start, Index at) {
+        if (at >= line) return;
+        auto r = Body::template begin<1>(args, line_start + at);
+        Body::finish(found[warp + result / lanes].of[result % lanes], r);
+        Body::store_row(args, line_start + at, r);
+    };
+    const Index start = first + warp, start_line = start / groups, start_group = start % groups;
+    if (start + 32 <= units && start_group + 32 <= groups) {  // all in one line, so that one division is enough
 #pragma unroll
-    for (int i = 0; i < lanes; ++i) {
-        const int result = i * 32 + threadIdx.x % 32, whose = warp + result / lanes;
-        const Index its = first + whose, at = its % groups * lanes + result % lanes;
-        if (its >= units || at >= line) continue;
-        const Index row = its / groups * line + at;
-        auto r = Body::template begin<1>(args, row);
-        Body::finish(found[whose].of[result % lanes], r);
-        Body::store_row(args, row, r);
+        for (int i = 0; i < lanes; ++i) {
+            const int result = i * 32 + threadIdx.x % 32;
+            leave(result, start_line * line, start_group * lanes + result);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < lanes; ++i) {
+            const int result = i * 32 + threadIdx.x % 32;
+            const Index its = start + result / lanes;
+            if (its < units) leave(result, its / groups * line, its % groups * lanes + result % lanes);
+        }
     }
 }
 
