@@ -26,7 +26,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from multiprocessing.connection import Connection
@@ -55,6 +55,10 @@ from kernelwright.tune.tune import floor_of, short_list
 MEMORY_BOUND = r"softmax|norm|pool|reduction_over|argm(ax|in)|cumsum|cumprod|loss"
 
 BUILDERS, COMPILERS = 12, 4
+
+# Of all the time there is, what is left for the process that times.
+TIMING_SHARE = 0.45
+
 ROUNDS = 9
 
 # A config that says nothing for so long is given up, and its process with it.
@@ -152,6 +156,11 @@ def built(file: Path) -> None:
 
 def compiled(path: Path) -> None:
     """In a process of its own: what torch.compile makes of a problem, in its cache."""
+    run_compiled(path)
+    torch.cuda.empty_cache()  # others need the memory
+
+
+def run_compiled(path: Path) -> None:
     instance = instantiate(load(path), 0, "cuda")
     with torch.no_grad():
         torch.compile(instance.model)(*instance.inputs)
@@ -246,7 +255,7 @@ def checked(
         again = leaves(model(*instance.inputs))
         torch.cuda.synchronize()
     except Exception as error:  # noqa: BLE001  a config that does not run is a row of its own
-        if "CUDA error" in str(error):  # nothing runs in this process after it
+        if not still_runs():
             os._exit(1)
         return None, {"status": f"{type(error).__name__}: {str(error)[:200]}"}
     same = all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(first, again, strict=True))
@@ -255,6 +264,15 @@ def checked(
     right = off <= max(WORSE * theirs, ROUNDINGS)  # False for NaN
     status = "right" if right and same else "wrong" if not right else "not the same twice"
     return model, {"status": status, "error": off}
+
+
+def still_runs() -> bool:
+    """Whether CUDA goes on after an error: not after one of a kernel, as after one of a launch."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        return False
+    return True
 
 
 def row_of(
@@ -352,7 +370,7 @@ def main() -> None:
         return
     os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
-    jobs = prepared(paths, options.configs, not options.no_compile, deadline)
+    jobs = prepared(paths, options.configs, not options.no_compile, deadline - TIMING_SHARE * options.limit)
     worker = Worker(options.rounds, not options.no_compile)
     rows = []
     for job in jobs:
@@ -369,7 +387,8 @@ def main() -> None:
 
 
 def prepared(paths: Sequence[Path], count: int, peers: bool, deadline: float) -> list[Job]:
-    """Files emitted and built, and torch.compile's cache filled, as far as there is time; what fails says so later."""
+    """Files emitted and built, and torch.compile's cache filled, until the deadline: what is missing then, the process
+    that times builds when it comes to it, and what fails says so there."""
     context = multiprocessing.get_context("spawn")
     folder = Path(tempfile.mkdtemp())
     jobs: list[Job] = []
@@ -382,9 +401,10 @@ def prepared(paths: Sequence[Path], count: int, peers: bool, deadline: float) ->
                 continue
             jobs.append(job.result())
             waiting += [builders.submit(built, one.file) for one in job.result().files]
-        for future in waiting:
-            future.exception(timeout=max(1.0, deadline - time.monotonic()))
-    print(f"built, {deadline - time.monotonic():.0f} s left", flush=True)
+        _, late = wait(waiting, timeout=max(1.0, deadline - time.monotonic()))
+        for future in late:
+            future.cancel()
+    print(f"built all but {len(late)}, {deadline - time.monotonic():.0f} s left", flush=True)
     return jobs
 
 

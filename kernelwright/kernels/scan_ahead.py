@@ -51,10 +51,10 @@ def configs(work: ScanWork, device: Device) -> tuple[Config, ...]:
     if device.kind != "cuda" or work.across or not work.rows:
         return ()
     candidates = [
-        Config(threads, 1 if threads > 32 else 4, lanes, vectors)
+        Config(threads, 1, lanes, vectors)
         for lanes in (4, 2, 1)
         for vectors in (2, 4, 1)
-        for threads in (64, 128, 32, 256, 512)
+        for threads in (64, 128, 256, 512)
     ]
     fitting = [c for c in candidates if why_not(c, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))

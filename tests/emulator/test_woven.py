@@ -34,12 +34,12 @@ Woven, Turns, Sliding = reduce_woven.Config, reduce_turns.Config, reduce_sliding
 WOVEN: dict[str, tuple[Shape, Woven]] = {
     "a block a row": ((5, 1000), Woven(64, 4, 4, 0, 1)),
     "a cluster, some in registers": ((5, 1000), Woven(32, 4, 2, 2, 2)),
-    "a large cluster": ((67, 1000), Woven(32, 2, 1, 0, 16)),
+    "a large cluster": ((9, 1000), Woven(32, 2, 1, 0, 16)),
     "at once, two rows": ((5, 1000), Woven(64, 4, 1, 1, 2, 2)),
     "at once, some is read again": ((3, 1000), Woven(32, 4, 1, 1, 2, 1)),
     "elements": ((5, 333), Woven(32, 1, 3, 3, 2)),
     "one row": ((1, 1000), Woven(64, 4, 3, 1, 1)),
-    "several vectors at a time": ((4, 30000), Woven(32, 4, 20, 10, 8)),
+    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8)),
     "at once, nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
     "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 0, 2)),
 }
