@@ -41,6 +41,7 @@ SINGLES = 2  # batches of one call in each round: what makes the first call afte
 # In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
 # the first is slow there. So many, or as many as take this long.
 ONE_BY_ONE, ONE_BY_ONE_S = 16, 0.03
+SHORT_CALL_S = 0.02
 LEAN_AUDITS = 0.25  # of the calls of a large problem are on inputs of other families
 INQUIRIES = 1 / 16  # of the rounds are followed by batches that are not counted, and so is the last
 
@@ -293,7 +294,8 @@ def plan_batches(
 ) -> Plan:
     """Batches that last about `target_s`, as many of them to a round as fit; always an even number."""
     room = max(2 + SINGLES, min(most_slots, memory_bytes // max(bytes_a_call, 1)))
-    wanted = math.ceil(target_s / max(seconds_a_call, 1e-7))
+    # Batches of one call would not tell how much slower the first call is, which matters if it is short.
+    wanted = max(math.ceil(target_s / max(seconds_a_call, 1e-7)), 2 if seconds_a_call < SHORT_CALL_S else 1)
     one_by_one = 0
     if wanted > 1 and room >= 16:
         one_by_one = max(2, min(ONE_BY_ONE, int(ONE_BY_ONE_S / max(seconds_a_call, 1e-7)), room // 8))

@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,24 @@ def test_neither_handing_over_nor_a_slower_first_call_brings_ratios_closer_to_on
     assert clocked.times_us["eager"].median == pytest.approx(30.0)
     assert clocked.speedup["eager"].median == pytest.approx(3.0)
     assert not clocked.batches_calls
+
+
+def test_single_calls_that_were_disturbed_do_not_make_all_first_calls_slow():
+    times = {"eager": 3000.0, "eager again": 3000.0, CANDIDATE: 6000.0}
+    disturbed = [
+        replace(turn, elapsed_s={name: s + 0.004 for name, s in turn.elapsed_s.items()})
+        if len(turn.slots) == 1 and number % 3
+        else turn
+        for number, turn in enumerate(turns(times))
+    ]
+    samples = Samples()
+    samples.add_restart(disturbed)
+    assert summarise(samples, ["eager"], 0.0).speedup["eager"].median == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(("call_s", "calls"), [(0.0005, 8), (0.006, 2), (0.3, 1)])
+def test_short_calls_are_never_alone_in_a_batch(call_s: float, calls: int):
+    assert plan_batches(call_s, 1 << 10, 1 << 30, 0.004).calls == calls
 
 
 def test_one_large_call_at_a_time_is_measured_without_the_judges_own_reading():
