@@ -40,6 +40,7 @@ __all__ = [
     "appealed",
     "arguments_of",
     "decide",
+    "decided_by_chance",
     "describe_score",
     "draw_distribution",
     "drawn_echo",
@@ -49,6 +50,7 @@ __all__ = [
     "follows_the_seed",
     "lies_in_inputs",
     "lightened",
+    "overwrite",
     "passes",
     "plan_trials",
     "randomised",
@@ -436,13 +438,18 @@ def lies_in_inputs(contestant: Contestant, slot: int, args: tuple[Any, ...], out
     views = [contestant.pool.view(place) for place in contestant.layout.slots[slot]]
     # An output that is read where it lies would change together with what it is compared with.
     before = fingerprint(output, LOOKED_AT) if contestant.pool.memory.bytes.is_cuda else None
-    for view in views:
-        view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
+    overwrite(views)
     now = contestant.peek(slot)
     shared = not _same_outputs(now, output) if before is None else fingerprint(now, LOOKED_AT) != before
     for view, tensor in zip(views, flatten_arguments(args)[1], strict=True):
         view.copy_(tensor)
     return shared
+
+
+def overwrite(views: Sequence[torch.Tensor]) -> None:
+    """With anything else than they hold."""
+    for view in views:
+        view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
 
 
 def _bytes_decide(
@@ -701,19 +708,14 @@ def follows_the_seed(contestant: Contestant, case: Case, seeds: Seeds) -> bool:
     decided = 0
     for _ in range(0 if case.large else SEEDED_CALLS):
         args, seed = case.reference.draw(seeds.draw()), seeds.draw()
-        contestant.take_state(list(case.state.values()))
-        contestant.map(case.shape, [0])
-        write_inputs(contestant, [args])
-        contestant.call(range(1), seed)
-        found = contestant.outputs(0)
+        found = _answer_of(contestant, case, args, seed)
         yards = case.oracle.truth(case.state, [args], seed).calls[-1]
         scores = [score(c, yard) for c, yard in zip(found, yards, strict=True)]
         if not all(map(within, yards, scores)):
             yards, scores = appealed(case.oracle, case.state, [args], seed, found)
         if not all(map(within, yards, scores)):
             return False
-        one, other = (case.oracle.eager(case.state, [args], s).calls[0] for s in (seed, seeds.draw()))
-        decided += sum(int((a != b).sum()) for a, b in zip(one, other, strict=True))
+        decided += decided_by_chance(case.oracle, case.state, args, (seed, seeds.draw()))
         if decided >= DECIDED:
             break
     return True
@@ -724,10 +726,20 @@ def drawn_echo(contestant: Contestant, case: Case, seeds: Seeds) -> Echo | None:
     if case.large:
         return None
     echo = Echo(case.reference.draw(seeds.draw()), [seeds.draw() for _ in range(ECHOES)], [])
-    for seed in echo.seeds:
-        contestant.take_state(list(case.state.values()))
-        contestant.map(case.shape, [0])
-        write_inputs(contestant, [echo.arguments])
-        contestant.call(range(1), seed)
-        echo.answers.append(contestant.outputs(0))
+    echo.answers += [_answer_of(contestant, case, echo.arguments, seed) for seed in echo.seeds]
     return echo
+
+
+def _answer_of(contestant: Contestant, case: Case, args: tuple[Any, ...], seed: int) -> list[torch.Tensor]:
+    """To one call by itself, from the problem's own state."""
+    contestant.take_state(list(case.state.values()))
+    contestant.map(case.shape, [0])
+    write_inputs(contestant, [args])
+    contestant.call(range(1), seed)
+    return contestant.outputs(0)
+
+
+def decided_by_chance(oracle: Oracle, state: State, args: tuple[Any, ...], seeds: tuple[int, int]) -> int:
+    """How many elements of the reference's answer to one call are others with another seed."""
+    one, other = (oracle.eager(state, [args], seed).calls[0] for seed in seeds)
+    return sum(int((a != b).sum()) for a, b in zip(one, other, strict=True))

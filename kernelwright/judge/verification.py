@@ -20,8 +20,10 @@ from kernelwright.judge.correctness import (
     Tried,
     appealed,
     arguments_of,
+    decided_by_chance,
     describe_score,
     lies_in_inputs,
+    overwrite,
     randomised,
     refusal,
     uninformative,
@@ -394,9 +396,9 @@ def _listen(
         if not all(map(close_to_eager, heard[-1], echo.answers[number], course.yards)):
             echo.strange = True
     for (one, this), (two, that) in pairwise(zip(chosen, heard, strict=True)):
-        a, b = (course.oracle.eager(course.state, [echo.arguments], echo.seeds[n]).calls[0] for n in (one, two))
-        chance_decides = sum(int((x != y).sum()) for x, y in zip(a, b, strict=True)) >= ENOUGH_TO_DIFFER
-        if chance_decides and all(map(close_to_eager, this, that, course.yards)):
+        seeds = echo.seeds[one], echo.seeds[two]
+        decided = decided_by_chance(course.oracle, course.state, echo.arguments, seeds)
+        if decided >= ENOUGH_TO_DIFFER and all(map(close_to_eager, this, that, course.yards)):
             echo.strange = True
 
 
@@ -556,6 +558,5 @@ def verify_in_place(
 def _lies_in_views(contestant: Contestant, views: Sequence[torch.Tensor], part: slice | None, secret: int) -> bool:
     """Whether these rows of the output change with the inputs, which nobody needs any more."""
     before = fingerprint(contestant.outputs(0, part, in_place=True), secret)
-    for view in views:
-        view.view(torch.uint8).bitwise_not_() if view.is_contiguous() and view.dim() else view.fill_(1)
+    overwrite(views)
     return fingerprint(contestant.outputs(0, part, in_place=True), secret) != before
