@@ -24,6 +24,7 @@ from kernelwright.kernels import (
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
+    gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
@@ -74,6 +75,7 @@ ENDS = ("row_pieces", "gemm_rows")
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
     (gemm_sm90, FAITHFUL),
+    (gemm_sm90_bricks, FAITHFUL),
     (gemm_sm80, FAITHFUL),
     (gemm_sm90_f16x1, ROUNDED),
     (gemm_sm90_half, ANY),

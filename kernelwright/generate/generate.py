@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce, scan
+from kernelwright.generate import conv, gemm, pointwise, reduce, scan, sliding, woven
 from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
@@ -24,6 +24,8 @@ Choices = Mapping[str, Choice]
 TEMPLATES: tuple[Template, ...] = (
     *pointwise.TEMPLATES,
     *reduce.TEMPLATES,
+    *woven.TEMPLATES,
+    *sliding.TEMPLATES,
     *scan.TEMPLATES,
     *gemm.TEMPLATES,
     *conv.TEMPLATES,

@@ -553,6 +553,7 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         repeated_bytes=repeated_bytes(writer),
         in_place=any(layout.buffer.name in stored for layout in reads_for_more(region)),
+        late_bytes=sum(a.layout.buffer.dtype.itemsize for a in map(writer.access, writer.late) if a.is_vector),
     )
 
 
@@ -641,7 +642,7 @@ def template_of(config: Config) -> str:
     """The function of kernels/cuda/reduce.cuh that runs it."""
     if config.beside > 1:
         return "reduce_beside"
-    return "reduce_split" if config.is_split else "reduce_together" if config.together else "reduce"
+    return "reduce_split" if config.is_split else "reduce"
 
 
 def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
@@ -652,8 +653,6 @@ def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
         f"    static constexpr int {', '.join(f'{key} = {value}' for key, value in sizes.items())};",
         f"    static constexpr kw::Keep keep = kw::Keep::{config.keep};",
     ]
-    if config.together:
-        lines.append(f"    static constexpr int together = {config.together};")
     if config.beside > 1:
         lines.append(f"    static constexpr int beside = {config.beside};")
     lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]

@@ -9,21 +9,28 @@ from kernelwright.kernels import (
     conv_mma,
     conv_rows,
     conv_sm90,
+    conv_sm90_kept,
     conv_sm90_ring,
     gemm_simt,
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
+    gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
+    reduce_sliding,
+    reduce_woven,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
-from kernelwright.kernels.reduce import ReduceConfig
+from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
+
+ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_sliding.Config
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
+    | gemm_sm90_bricks.Config
     | gemm_sm90_half.Config
     | gemm_sm90_f16x1.Config
     | gemm_sm80.Config
@@ -33,7 +40,12 @@ GemmConfig: TypeAlias = (
 )
 
 ConvConfig: TypeAlias = (
-    conv_sm90_ring.Config | conv_sm90.Config | conv_mma.Config | conv_direct.Config | conv_rows.Config
+    conv_sm90_kept.Config
+    | conv_sm90_ring.Config
+    | conv_sm90.Config
+    | conv_mma.Config
+    | conv_direct.Config
+    | conv_rows.Config
 )
 
 Choice: TypeAlias = PointwiseConfig | ReduceConfig | ScanConfig | GemmConfig | ConvConfig

@@ -48,6 +48,9 @@ SCATTERED_REGISTERS = 12
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and a loop like this one 0.7 of that (gemm_sm80).
 MMA_RATE = 0.62
 MMA_SHARE = MMA_RATE * 0.7
+# Two blocks of eight warps whose threads have 64 sums each take longer than all of it says; fitted to eight of them
+# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl): seven of the eight were priced 10 to 26% too low.
+CROWDED = 1.2
 # Clocks from the request for weights to their use, if they come from L2 and if from L1.
 L2_CLOCKS = 350
 L1_CLOCKS = 100
@@ -242,6 +245,24 @@ def grid(config: Config, shape: ConvShape) -> int:
 
 def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
+    if (reason := why_not_convolved(config, shape, device)) is not None:
+        return reason
+    if (config.w_phases > 1 or config.ahead) and registers(config, shape) > MOST_REGISTERS:
+        return "its sums, and what else a thread has to hold, leave too few registers."
+    if (reason := why_not_reduced(config, shape)) is not None:
+        return reason
+    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
+    if needed > most:
+        return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
+    if (chunks(config, shape) > 1 or config.ahead) and 8 * rounds(config, shape) > MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
+    if 8 * rounds(config, shape) > 4 * MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
+    return None
+
+
+def why_not_convolved(config: Config, shape: ConvShape, device: Device) -> str | None:
+    """The same, whatever registers and shared memory the template has for it."""
     if device.kind != "cuda":
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if shape.dtype not in ITEMSIZE:
@@ -252,19 +273,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
-    if (config.w_phases > 1 or config.ahead) and registers(config, shape) > MOST_REGISTERS:
-        return "its sums, and what else a thread has to hold, leave too few registers."
-    if (reason := why_not_reduced(config, shape)) is not None:
-        return reason
     if config.tile_b * math.prod(config.tile) > config.tile_n:
         return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
-    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
-    if needed > most:
-        return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
-    if (chunks(config, shape) > 1 or config.ahead) and 8 * rounds(config, shape) > MOST_HELD:
-        return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
-    if 8 * rounds(config, shape) > 4 * MOST_HELD:
-        return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
     if config.tile_b * abs(shape.x_pitches[0]) >= 2**31 or max(shape.x_pitches[2:]) * max(shape.x_space) >= 2**31:
         return "a place in an image needs more than 31 bits."
     if grid(config, shape) > MOST_GRID:
@@ -395,7 +405,9 @@ class Loop:
 
 @cache
 def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
-    return block_cost_us(config, shape, device, loop_of(config, shape, device))
+    sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
+    crowded = config.blocks > 1 and config.warps == 8 and sums >= 64
+    return block_cost_us(config, shape, device, loop_of(config, shape, device)) * (CROWDED if crowded else 1.0)
 
 
 def loop_of(config: Config, shape: ConvShape, device: Device) -> Loop:

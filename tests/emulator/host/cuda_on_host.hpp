@@ -401,7 +401,7 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         const auto& size = config->attrs[i].val.clusterDim;
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) shape.cluster = dim3(size.x, size.y, size.z);
         // Blocks that all run at once are one cluster here, whose blocks find each other by global memory alone.
-        if (config->attrs[i].id == cudaLaunchAttributeCooperative) shape.cluster = config->gridDim;
+        if (config->attrs[i].id == cudaLaunchAttributeCooperative) shape.cluster = config->gridDim, shape.at_once = true;
     }
     return (cudaError_t)emulator::Configured<P...>{kernel, shape}.run(arguments...);
 }

@@ -39,6 +39,7 @@ struct Shape {
     dim3 grid, block;
     size_t dynamic_bytes = 0;
     dim3 cluster = {1, 1, 1};
+    bool at_once = false;  // the cluster is the whole grid, which may be larger
 };
 
 using Body = void (*)(void* arguments);

@@ -284,7 +284,8 @@ int refused(const Shape& shape, const void* kernel) {
     const uint64_t threads = (uint64_t)b.x * b.y * b.z;
     if (empty || threads > most_threads || b.z > 64 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
         return invalid_configuration;
-    if (g.x % c.x || g.y % c.y || g.z % c.z || c.x * c.y * c.z > 8) return invalid_configuration;
+    const unsigned most_blocks = shape.at_once ? 64 : 8;
+    if (g.x % c.x || g.y % c.y || g.z % c.z || c.x * c.y * c.z > most_blocks) return invalid_configuration;
     const auto raised = allowed_dynamic_bytes.find(kernel);
     const size_t allowed = raised == allowed_dynamic_bytes.end() ? dynamic_bytes_by_default : raised->second;
     return shape.dynamic_bytes > allowed ? invalid_value : success;

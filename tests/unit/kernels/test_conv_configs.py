@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
+import statistics
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,11 +15,15 @@ import pytest
 from benchmarks.conv_device import TIMED, conv_of, kernel_of, module_of, random_conv
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.generate.generate import ranked_choices
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
+from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
+from kernelwright.plan import Kernel
+from kernelwright.tune.tune import short_list
 
 H200, A100, CPU = resolve("h200"), resolve("a100"), resolve("cpu")
-TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct}
+TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "kept": conv_sm90_kept}
 
 
 def timed_shape(name: str, precision: str) -> ConvShape:
@@ -27,7 +35,7 @@ def random_shape(seed: int) -> ConvShape:
     return shape_of(kernel_of(random_conv(random.Random(seed)), "conv_kernel", "ieee", with_epilogue=False))
 
 
-@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES.keys())
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 @pytest.mark.parametrize("seed", range(25))
 def test_every_ranked_config_fits_and_the_cheapest_is_first(seed: int, template: ModuleType) -> None:
     shape = random_shape(seed)
@@ -116,3 +124,83 @@ def test_a_strided_transposed_convolution_stores_neighbours_where_its_phases_are
     assert conv_mma.vector(config, shape) == 1
     even = replace(shape, y_space=(63, 127, 256), vector=4)
     assert conv_mma.vector(config, even) == 4
+
+
+# --- weights that stay
+
+
+MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "2026-11-16-conv-kept-h200.jsonl"
+# What the second run says of configs that are left; those it timed beside them, "further", were slower and are gone.
+USUAL = ", near=False, stored=8"
+
+
+def measured() -> dict[tuple[str, str, str], dict[Choice, float]]:
+    """Microseconds on an H200 of every config, by the convolution, its precision and the commit that was run."""
+    configs = {"mma": conv_mma.Config, "ring": conv_sm90_ring.Config, "kept": conv_sm90_kept.Config}
+    found: dict[tuple[str, str, str], dict[Choice, float]] = {}
+    for row in map(json.loads, MEASURED.read_text().splitlines()):
+        if row["template"] in configs:
+            config = eval(row["config"].replace(USUAL, ""), {"Config": configs[row["template"]]})
+            found.setdefault((row["name"], row["precision"], row["commit"]), {})[config] = row["us"]
+    return found
+
+
+def timed_kernel(name: str, precision: str) -> Kernel:
+    text, x = TIMED[name]
+    return kernel_of(conv_of(module_of(text), x), "conv_kernel", precision, with_epilogue=True)
+
+
+@pytest.mark.parametrize(("name", "precision", "commit"), measured())
+def test_the_template_that_was_fastest_on_an_h200_is_chosen(name: str, precision: str, commit: str) -> None:
+    """And where its config was measured, it took at most 1.02 times as long as the best."""
+    times = measured()[name, precision, commit]
+    best = min(times, key=lambda config: times[config])
+    chosen = ranked_choices(timed_kernel(name, precision), H200)[0]
+    assert type(chosen) is type(best)
+    assert times.get(chosen, 0.0) <= 1.02 * times[best]
+
+
+@pytest.mark.parametrize(("name", "precision", "commit"), measured())
+def test_the_config_that_was_fastest_on_an_h200_is_on_the_tuners_list(name: str, precision: str, commit: str) -> None:
+    times = measured()[name, precision, commit]
+    assert min(times, key=lambda config: times[config]) in short_list(timed_kernel(name, precision), H200)
+
+
+def test_prices_of_weights_that_stay_are_those_that_were_measured() -> None:
+    found = [
+        math.log(conv_sm90_kept.cost_us(config, timed_shape(name, precision), H200) / us)
+        for (name, precision, _), times in measured().items()
+        for config, us in times.items()
+        if isinstance(config, conv_sm90_kept.Config)
+    ]
+    assert len(found) == 51 + 18
+    assert abs(statistics.mean(found)) < 0.03
+    assert statistics.stdev(found) < 0.11
+
+
+def test_rows_of_a_plane_leave_as_one_run_where_tiles_have_them_whole() -> None:
+    shape = timed_shape("few channels 8->64", "tf32")
+    runs = {(c.tile_w, c.rows): conv_sm90_kept.run_vector(c, shape) for c in conv_sm90_kept.candidates(shape, H200)}
+    assert runs[128, 2] == 4  # 252 floats, although a row of 126 begins at 8 bytes
+    assert runs[128, 1] == runs[64, 2] == 0
+
+
+def test_rows_of_a_tile_are_as_wide_as_wastes_least() -> None:
+    widths = conv_sm90_kept.widths(514)
+    assert 88 in widths
+    assert all(w % 8 == 0 and 32 <= w <= 256 for w in widths)
+
+
+def test_weights_that_do_not_fit_say_so() -> None:
+    shape = timed_shape("few channels 8->64", "tf32")
+    (config, *_) = conv_sm90_kept.configs(shape, H200)
+    assert "of shared memory" in (conv_sm90_kept.why_not(config, replace(shape, channels=800), H200) or "")
+    assert conv_sm90_kept.configs(shape, A100) == ()
+
+
+def test_few_channels_need_no_sum_outside_of_the_tensor_cores() -> None:
+    """72 of k: pairs have one accumulator, and so the same tiles as one product."""
+    shape = timed_shape("few channels 8->64", "ieee")
+    (config, *_) = conv_sm90_kept.configs(shape, H200)
+    assert conv_sm90_kept.sums_once(config, shape)
+    assert "every 80 of k" in conv_sm90_kept.arithmetic(config, shape)
