@@ -105,7 +105,7 @@ def identifier(name: str) -> str:
 
 
 # What the generated functions call their own parameters and temporaries.
-TEMPORARY = re.compile(r"[aeipqrsxy]|[ijty]\d+|tile|level|product|rows?|columns?|depth|line")
+TEMPORARY = re.compile(r"[aeipqrsxy]|[ijty]\d+|tile|level|late|product|rows?|columns?|depth|line")
 
 
 def local(name: str) -> str:
