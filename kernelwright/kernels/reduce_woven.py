@@ -95,8 +95,8 @@ def most_ahead(config: Config, work: RowWork) -> int:
 
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
-    if device.kind != "cuda" or device.capability < (9, 0):
-        return f"{device.arch} has too little shared memory, and was not measured."
+    if device.kind != "cuda" or device.capability < (8, 0):
+        return f"{device.arch} has too little shared memory."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row are woven."
     if not work.holds or work.phases == len(work.state_bytes):

@@ -176,7 +176,8 @@ def test_an_ampere_has_a_config_without_clusters_for_each_that_does_not_spill() 
         assert isinstance(config, Config)
         assert not config.cluster
         kernels.append((kernel, config))
-    library = build_cuda_library(program(kernels, "cuda"), "sm_80")
+    woven = reduce_woven.configs(work_of_rows(kernel_of(LONG)), A100)[0]
+    library = build_cuda_library(program([*kernels, (kernel_of(LONG), woven)], "cuda"), "sm_80")
     assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]
 
 

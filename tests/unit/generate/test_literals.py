@@ -82,7 +82,10 @@ def test_a_word_that_is_taken_gets_an_underscore(name: str) -> None:
 def test_a_free_name_stays() -> None:
     assert identifier("weight") == "weight"
     assert local("weight_") == "weight_"
-    assert local("late") == "late_"  # what a function of woven rows calls its weights
+
+
+def test_what_a_function_calls_its_own_gets_an_underscore() -> None:
+    assert [local(name) for name in ("x", "row", "t3", "late")] == ["x_", "row_", "t3_", "late_"]
 
 
 def test_two_names_stay_two() -> None:

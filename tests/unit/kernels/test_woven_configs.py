@@ -43,10 +43,12 @@ POOL = Sliding(1 << 20, 1021, 1, 8, 3, 1, 0, 4, 8, 8 << 20)
 @pytest.mark.parametrize("columns", [4096, 65535, 262144, 4194304, 16777216])
 def test_every_woven_config_that_is_offered_fits(rows: int, columns: int) -> None:
     work = replace(SOFTMAX, rows=rows, columns=columns, line=columns, alignments=(columns,))
-    for config in reduce_woven.configs(work, H200):
-        assert reduce_woven.why_not(config, work, H200) is None
-        assert reduce_woven.cost_us(config, work, H200) > reduce.floor_us(work, H200)
-    assert reduce_woven.configs(work, A100) == reduce_woven.configs(work, CPU) == ()
+    for device in (H200, A100):
+        for config in reduce_woven.configs(work, device):
+            assert reduce_woven.why_not(config, work, device) is None
+            assert reduce_woven.cost_us(config, work, device) > reduce.floor_us(work, device)
+            assert config.together * config.blocks <= config.each * device.multiprocessors
+    assert reduce_woven.configs(work, CPU) == ()
 
 
 def test_the_rows_of_the_bars_have_places() -> None:
