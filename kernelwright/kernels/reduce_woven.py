@@ -29,8 +29,9 @@ UNEVEN = 1.2
 # for which a vector waits.
 L2_SPEED = 1.5
 
-# ptxas takes a few registers more than what is counted here.
+# ptxas takes a few registers more than what is counted here, and more still where a thread holds many vectors.
 MARGIN = 4
+MOST_HELD_BYTES = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +191,7 @@ def placed(config: Config, work: RowWork, device: Device) -> Config:
     everything = slots(config, work)
     ahead = max(1, min(most_ahead(config, work), most))
     vectors = max(1, min(most // ahead, math.ceil(everything / ahead))) * ahead
-    over = max(0, math.ceil((everything - vectors) / ahead)) * ahead
+    over = min(math.ceil(max(0, everything - vectors) / ahead), MOST_HELD_BYTES // kept // ahead) * ahead
     for held in range(over, -1, -ahead):
         found = replace(config, vectors=vectors, held=held, ahead=ahead)
         if registers(found, work) <= most_registers(config, device):
