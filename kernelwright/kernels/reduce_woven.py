@@ -22,8 +22,9 @@ MOST_IN_FLIGHT = 8
 EXPOSED_US, EXPOSED_BY_MORE_US = 3.0, 1.8
 UNCOVERED = 1.5
 
-# Parts of rows that begin within a line of the caches take so much longer.
+# Parts of rows that begin within a line of the caches take so much longer; so many times as many blocks are worth it.
 UNEVEN = 1.2
+NEAR = 1.35
 
 # What is read again comes from the L2 cache, which is so many times as fast as memory; and so do the weights of a row,
 # for which a vector waits.
@@ -167,21 +168,32 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
     lanes = widest_lanes(work)
     for threads, each in ((512, 1), (512, 2), (256, 2), (256, 4)):
         most = device.multiprocessors * each
-        placed_by = {
-            blocks: placed(Config(threads, lanes, 1, 0, blocks, 1, each), work, device) for blocks in range(1, most + 1)
-        }
-        whole = [blocks for blocks, config in placed_by.items() if not left(config, work)]
-        without_registers = [blocks for blocks in whole if not placed_by[blocks].held]
-        offered = [next_even(found, work, lanes) for found in (whole, without_registers) if found]
-        for blocks in dict.fromkeys(offered) if whole else (most, 1 << (most.bit_length() - 1)):
-            yield replace(placed_by[blocks], together=min(work.rows, most // blocks))
+        whole, in_shared = holding(Config(threads, lanes, 1, 0, 1, 1, each), work, device)
+        offered = [next_even(found, work, lanes) for found in (whole, in_shared) if found]
+        for blocks in dict.fromkeys(offered or [most, 1 << (most.bit_length() - 1)]):
+            config = Config(threads, lanes, 1, 0, blocks, min(work.rows, most // blocks), each)
+            yield placed(config, work, device)
+
+
+def holding(config: Config, work: RowWork, device: Device) -> tuple[list[int], list[int]]:
+    """Numbers of blocks that hold a row, from the least on; and of those that hold it in shared memory alone."""
+    whole: list[int] = []
+    in_shared: list[int] = []
+    for blocks in range(1, device.multiprocessors * config.each + 1):
+        found = placed(replace(config, blocks=blocks), work, device)
+        if not left(found, work):
+            whole.append(blocks)
+            in_shared += [blocks] if not found.held else []
+        if in_shared and blocks > NEAR * in_shared[0]:
+            break
+    return whole, in_shared
 
 
 def next_even(found: Sequence[int], work: RowWork, lanes: int) -> int:
     """The first number of blocks whose parts of a row all begin with a line of the caches, which is faster than a few
     blocks less; if none is near, the first."""
-    near = (blocks for blocks in found if blocks <= 1.35 * found[0])
-    return next((b for b in near if is_even(Config(WARP, lanes, 1, 0, b), work)), found[0])
+    near = (blocks for blocks in found if blocks <= NEAR * found[0])
+    return next((blocks for blocks in near if is_even(Config(WARP, lanes, 1, 0, blocks), work)), found[0])
 
 
 def placed(config: Config, work: RowWork, device: Device) -> Config:
