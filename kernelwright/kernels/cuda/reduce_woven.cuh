@@ -329,7 +329,7 @@ reduce_woven_kernel(typename Body::Args args, void* workspace) {
 // kw: WovenAlone
 // For a GPU that cannot run all blocks at once, or operands that are not aligned: a block a row, which is read again.
 template <typename Config> struct WovenAlone : Config {
-    static constexpr int blocks = 1, vectors = 4;
+    static constexpr int blocks = 1, vectors = 2;
     static constexpr Keep keep = Keep::again;
 };
 
