@@ -14,6 +14,8 @@ from kernelwright.kernels import (
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
+    gemm_sm90_apart,
+    gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
@@ -24,6 +26,8 @@ from kernelwright.kernels.scan import ScanConfig
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
+    | gemm_sm90_bricks.Config
+    | gemm_sm90_apart.Config
     | gemm_sm90_half.Config
     | gemm_sm90_f16x1.Config
     | gemm_sm80.Config

@@ -8,6 +8,9 @@ from kernelwright.kernels.gemm_shape import Gemm, Operand, copy_us, making_us, r
 __all__ = [
     "a_is_copied",
     "can_be_packed_by_panels",
+    "copied_a",
+    "copy_bytes",
+    "copying",
     "made_in_passing",
     "making_in_passing_us",
     "operands",
@@ -125,14 +128,20 @@ def then(argument: str) -> str:
     return f", {argument}" if argument else ""
 
 
-def preparation(gemm: Gemm, panels: bool = False) -> str:
-    """Statements that make `copied` of `a` and `pairs` of `w` at the start of `workspace`, where they are needed."""
-    copying = f"""\
+def copying(gemm: Gemm) -> str:
+    """Statements that make `copied` of `a` at the start of `workspace`, if A is copied."""
+    if not a_is_copied(gemm):
+        return ""
+    return f"""\
     float* copied = (float*)workspace;
     cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}{then(gemm.a.made_by)}>(
         a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream{passed(gemm.a.made_by)});
     if (padded != cudaSuccess) return padded;
 """
+
+
+def preparation(gemm: Gemm, panels: bool = False) -> str:
+    """Statements that make `copied` of `a` and `pairs` of `w` at the start of `workspace`, where they are needed."""
     made = passed(gemm.w.made_by)
     packing = f"""\
     void* pairs = (char*)workspace + {copy_bytes(gemm)};
@@ -140,16 +149,21 @@ def preparation(gemm: Gemm, panels: bool = False) -> str:
         (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream{made});
     if (packed != cudaSuccess) return packed;
 """
-    return (copying if a_is_copied(gemm) else "") + (packing if w_is_packed_each_time(gemm) else "")
+    return copying(gemm) + (packing if w_is_packed_each_time(gemm) else "")
 
 
 def operands(gemm: Gemm) -> str:
     """The initialiser of Operands: A and its pitches, W, sizes."""
+    w_name = "pairs" if w_is_packed_each_time(gemm) else "w"
+    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
+    return f"{copied_a(gemm)}, {w_name}, {sizes}"
+
+
+def copied_a(gemm: Gemm) -> str:
+    """A, or its copy, and the pitches of rows and batches."""
     copied, pitch = a_is_copied(gemm), _padded_pitch(gemm)
     row_pitch, batch_pitch = (pitch, pitch * gemm.m) if copied else (gemm.a.row_pitch, gemm.a.batch_pitch)
-    a_name, w_name = "copied" if copied else "a", "pairs" if w_is_packed_each_time(gemm) else "w"
-    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
-    return f"{a_name}, {row_pitch}, {batch_pitch}, {w_name}, {sizes}"
+    return f"{'copied' if copied else 'a'}, {row_pitch}, {batch_pitch}"
 
 
 def _pitches_and_sizes(operand: Operand, rows: int, k: int, batches: int) -> str:

@@ -265,9 +265,9 @@ template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], cons
 
 // Sums are in units of the scales of W's panel. From one panel to the next they change, exactly, unless they leave
 // float32's range: then they are computed again. `columns` is this thread's first.
-template <class Config>
+template <class Config, class Packed>
 KW_DEVICE void change_scales(float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2],
-                             const split::Packed& w, int batch, int k, int columns) {
+                             const Packed& w, int batch, int k, int columns) {
     using S = Sizes<Config>;
     const float *before = w.inverses(batch, k - 1) + columns, *after = w.inverses(batch, k) + columns;
 #pragma unroll
@@ -291,7 +291,7 @@ template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 }
 
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
-template <class Prologue, class End>
+template <class Prologue, class End, class Problem>
 KW_DEVICE void take_again(End& end, const Problem& problem, const typename Prologue::Args& made, const Work& work, int m,
                           int columns, uint32_t again) {
 #pragma unroll 1
@@ -308,7 +308,7 @@ KW_DEVICE void take_again(End& end, const Problem& problem, const typename Prolo
 }
 
 // A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
-template <class Config, class Epilogue, class Prologue>
+template <class Config, class Epilogue, class Prologue, class Problem>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args,
                       const typename Prologue::Args& made, const Work& work, int row, int columns, int lane,
                       int last_chunk,
@@ -369,7 +369,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
-template <class Config, class Epilogue, class Prologue>
+template <class Config, class Epilogue, class Prologue, class Problem>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args,
                        const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
@@ -394,9 +394,11 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
 #pragma unroll 1
         for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
             if constexpr (Config::panels) {
-                if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0)
+                if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0) {
+                    ring.wait_full(at);  // where W is packed beside the product, its scales are there by then
                     change_scales<Config>(total, problem.w, problem.w.batches == 1 ? 0 : work.batch,
                                           chunk * Config::promote, columns(work) + (lane & 3) * 2);
+                }
             }
             Fragments<Config> a;
             float undo[2];
@@ -468,7 +470,7 @@ template <class Config> struct PartConfig : Config {
     static constexpr bool undo_truncation = false;
 };
 
-template <class Config, class Epilogue, class Prologue>
+template <class Config, class Epilogue, class Prologue, class Problem>
 __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
                                                     const __grid_constant__ typename Epilogue::Args args,
                                                     const __grid_constant__ typename Prologue::Args made) {
@@ -562,7 +564,7 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
         if (status != cudaSuccess) return status;
         const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
         const unsigned blocks = (unsigned)((fours + 255) / 256);
-        sum_parts<Config, Epilogue, Prologue><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
+        sum_parts<Config, Epilogue, Prologue, Problem><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
         return cudaGetLastError();
     }
 }

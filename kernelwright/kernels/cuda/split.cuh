@@ -60,6 +60,10 @@ struct Packed {
     KW_DEVICE __half* row(int batch, int row) const {
         return pairs + ((int64_t)batch * rows + row) * padded_k * halves;
     }
+    // The hi halves of eight neighbouring pairs, `position` a multiple of 8; their lo halves are `packed_block` on.
+    KW_DEVICE const __half* eight(int batch, int row, int position) const {
+        return this->row(batch, row) + (position / packed_block) * (2 * packed_block) + position % packed_block;
+    }
     // Of the panel in which k lies; there is one, or each has k_of_panel.
     KW_DEVICE float* inverses(int batch, int k) const {
         return inverse + ((int64_t)batch * panels + (panels == 1 ? 0 : k / k_of_panel)) * padded_rows;
@@ -88,9 +92,8 @@ __host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches, in
     return ((int64_t)rows * view.padded_k * 2 * halves + (int64_t)view.padded_rows * 8) * batches;
 }
 
-// What eight neighbouring pairs stand for, `position` a multiple of 8.
-KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position, float inverse) {
-    const __half* block = row + (position / packed_block) * (2 * packed_block) + position % packed_block;
+// What eight neighbouring pairs stand for.
+KW_DEVICE void packed_values(float (&values)[8], const __half* block, float inverse) {
     const uint4 hi = *(const uint4*)block, lo = *(const uint4*)(block + packed_block);
     const uint32_t high[4] = {hi.x, hi.y, hi.z, hi.w}, low[4] = {lo.x, lo.y, lo.z, lo.w};
 #pragma unroll
@@ -460,7 +463,7 @@ KW_DEVICE bool all_finite(const float (&v)[4]) {
 
 // Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
 // loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
-template <int Steps, class Prologue>
+template <int Steps, class Prologue, class Packed>
 KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prologue::Args& made, int64_t row_of_a,
                            const Packed& packed, int batch, const int (&row)[4], int position, int k_count) {
     float x[Steps][8], value[Steps][4][8];
@@ -474,7 +477,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prolo
         }
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            packed_values(value[s][c], packed.row(batch, row[c]), position + s * 256, inverse[row[c]]);
+            packed_values(value[s][c], packed.eight(batch, row[c], position + s * 256), inverse[row[c]]);
     }
 #pragma unroll
     for (int s = 0; s < Steps; s++)

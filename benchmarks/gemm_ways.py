@@ -1,0 +1,257 @@
+"""Every way to run the products that miss their bars, measured and unmeasured, on one H200 in under four minutes.
+
+    python benchmarks/gemm_ways.py --out ways.jsonl [--only 16x1024 float16 ...]
+
+1 many processes compile every config worth it, 2 a process for each, which may hang and is then ended: its error
+against float64, whether more runs and a CUDA graph give the same bits, its times beside eager (and torch.compile,
+for 16 bits), visited in turn. A line of JSON for each config; the table comes last.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.device import copy_gbps, environment, ratio, relative, timed, under_graph
+from benchmarks.gemm_device import Case, imported, models, rand
+from kernelwright.capture import capture
+from kernelwright.device import Device, resolve
+from kernelwright.emit import emit
+from kernelwright.generate import generate
+from kernelwright.generate.gemm import unmeasured_choices
+from kernelwright.generate.generate import priced_choices, template_of
+from kernelwright.ir.nodes import Graph
+from kernelwright.kernels.choices import Choice
+from kernelwright.load import at_home, instantiate, load
+from kernelwright.plan import Kernel, Plan, Routes, plan, prepared
+from kernelwright.simplify import simplify
+from kernelwright.tune.routes import may_be_ours
+
+ROUNDS = 10
+PROCESSES = 12
+LIMIT_S = 240.0  # of everything
+ONE_S, ONE_COMPILED_S = 25.0, 45.0  # of one config, from the start of its process to its end
+MOST_MEASURED = 1  # configs of the templates that are chosen today, the most promising of each
+WORTH_IT = 1.2  # times the best price of those that are not
+
+
+def halves(dtype: str) -> Case:
+    x = rand(4096, 4096, dtype=dtype)
+    return Case(f"{dtype} 4096^3 bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (x, x),
+                f"nn.Linear(4096, 4096).to(torch.{dtype})", (("compile", 1.1),))  # fmt: skip
+
+
+def batches(name: str, b: int, m: int, n: int, k: int) -> Case:
+    return Case(name, "torch.bmm(x0, x1)", (rand(b, m, k), rand(b, k, n)), bars=(("eager", 3.8),))
+
+
+# Each with the microseconds that its bar comes to.
+CASES: dict[Case, float] = {
+    batches("16x1024^3", 16, 1024, 1024, 1024): 183.0,
+    batches("128x512x2048x1024", 128, 512, 2048, 1024): 1405.0,
+    Case("256x256x524288", "x0 @ x1", (rand(256, 524288), rand(524288, 256)), bars=(("eager", 2.0),)): 650.0,
+    halves("float16"): 186.0,
+    halves("bfloat16"): 186.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A product and a config for it, by its place in the list that every process makes for itself."""
+
+    case: Case
+    number: int
+    template: str
+    config: str
+    model_us: float
+    unmeasured: bool
+
+
+# --- configs: the same list in every process
+
+
+def planned(path: Path) -> tuple[Graph, Plan, Kernel]:
+    graph = simplify(capture(load(path)))
+    device = resolve("cuda")
+    own = frozenset(node for node in prepared(graph).nodes() if may_be_ours(node, device))
+    made = plan(graph, Routes(own, frozenset(), "reference"))
+    return graph, made, next(kernel for kernel in made.kernels if kernel.core is not None)
+
+
+def offered(kernel: Kernel, device: Device) -> list[tuple[float, Choice, bool]]:
+    """Price, config, whether nobody has measured it; of each template that is chosen today the first few."""
+    kept: dict[str, list[tuple[float, Choice, bool]]] = {}
+    for price, choice in priced_choices(kernel, device):
+        of_template = kept.setdefault(template_of(choice).name, [])
+        if template_of(choice).name in ("gemm_sm90", "gemm_sm90_half") and len(of_template) < MOST_MEASURED:
+            of_template.append((price, choice, False))
+    new = [(template_of(c).cost_us(c, kernel, device), c, True) for c in unmeasured_choices(kernel, device)]
+    best = min((price for price, _, _ in new), default=0.0)
+    return [*(row for rows in kept.values() for row in rows), *(row for row in new if row[0] <= WORTH_IT * best)]
+
+
+def ways_of(case: Case, path: Path) -> list[Way]:
+    device = resolve("cuda")
+    _, _, kernel = planned(path)
+    return [
+        Way(case, number, template_of(choice).name, re.sub(r"^.*Config", "", str(choice)), price, unmeasured)
+        for number, (price, choice, unmeasured) in enumerate(offered(kernel, device))
+    ]
+
+
+def emitted(path: Path, number: int) -> Path:
+    """The model file with this config, written and built."""
+    device = resolve("cuda")
+    _, made, kernel = planned(path)
+    choices: dict[str, Choice] = {k.name: priced_choices(k, device)[0][1] for k in made.kernels}
+    choices[kernel.name] = offered(kernel, device)[number][1]
+    file = path.with_name(f"{path.stem}_way{number}.py")
+    file.write_text(emit(generate(made, choices, device), load(path)))
+    return file
+
+
+def built(job: tuple[Path, int]) -> str:
+    """ "" or why it could not be built."""
+    try:
+        imported(emitted(*job))
+    except Exception as error:  # noqa: BLE001  one config that does not compile is a row, not the end of the run
+        return f"{type(error).__name__}: {str(error)[:200]}"
+    return ""
+
+
+# --- one config, in a process of its own
+
+
+def measured(path: Path, file: Path, against_compile: bool) -> dict[str, Any]:
+    instance, new = models(path, file)
+    with torch.no_grad():
+        eager, ours = instance.model(*instance.inputs), new(*instance.inputs)
+        wide = instantiate(load(path), 0, "cuda")
+        with at_home(load(path), "cuda"):
+            exact = wide.model.double()(*[x.double() for x in instance.inputs])
+        error = {"ours": relative(ours, exact), "eager": relative(eager, exact)}
+        del exact, wide
+        same = all(torch.equal(new(*instance.inputs), ours) for _ in range(5))
+        graphed = under_graph(instance, new)
+        contestants = {"eager": instance.model, "ours": new}
+        if against_compile:
+            contestants["compile"] = torch.compile(instance.model)
+        times = timed(contestants, instance.inputs, ROUNDS)
+    return {
+        "us": {name: round(statistics.median(t), 1) for name, t in times.items()},
+        "speed": {name: round(ratio(t, times["ours"]), 3) for name, t in times.items() if name != "ours"},
+        "error": error,
+        "same_bits": same,
+        "graph_equal": graphed,
+    }
+
+
+def attempted(path: Path, way: Way) -> dict[str, Any]:
+    """What a process of its own found; one that takes too long is ended."""
+    compiles = way.case.bars[0][0] == "compile"
+    seconds = ONE_COMPILED_S if compiles else ONE_S
+    command = [sys.executable, __file__, "--one", str(path), str(way.number), *(["--compile"] if compiles else [])]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
+    except subprocess.TimeoutExpired:
+        return {"failed": f"did not end in {seconds:.0f} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        return {"failed": done.stderr.strip()[-300:]}
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found
+
+
+# --- the run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
+    parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which nothing new is begun")
+    parser.add_argument("--one", nargs=2, help="a model file and the number of a config: what it measures, as JSON")
+    parser.add_argument("--compile", action="store_true")
+    options = parser.parse_args()
+    if options.one:
+        path, number = Path(options.one[0]), int(options.one[1])
+        torch.set_float32_matmul_precision("highest")
+        print(json.dumps(measured(path, path.with_name(f"{path.stem}_way{number}.py"), options.compile)))
+        return
+    if options.out is None:
+        parser.error("--out is needed")
+    os.environ.setdefault("TORCH_EXTENSIONS_DIR", tempfile.mkdtemp())
+    cases = [c for c in CASES if not options.only or any(part in c.name for part in options.only)]
+    run(cases, options.out, time.monotonic() + options.limit)
+
+
+def run(cases: Sequence[Case], out: Path, deadline: float) -> None:
+    folder = Path(tempfile.mkdtemp())
+    paths = {case: folder / f"case{number}.py" for number, case in enumerate(cases)}
+    for case, path in paths.items():
+        path.write_text(case.text())
+    ways = [way for case, path in paths.items() for way in ways_of(case, path)]
+    with ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
+        problems = list(pool.map(built, [(paths[way.case], way.number) for way in ways]))
+    print(f"{len(ways)} configs built, {deadline - time.monotonic():.0f} s left", flush=True)
+    about = environment(copy_gbps())
+    torch.cuda.empty_cache()
+    rows = []
+    # What is new first: if time runs out, it is the others that are missing.
+    for way, problem in sorted(zip(ways, problems, strict=True), key=lambda pair: not pair[0].unmeasured):
+        left = deadline - time.monotonic()
+        found = {"failed": problem} if problem else {"failed": "no time left"}
+        if not problem and left > 0:
+            found = attempted(paths[way.case], way)
+        row = {
+            "case": way.case.name,
+            "template": way.template,
+            "config": way.config,
+            "unmeasured": way.unmeasured,
+            "model_us": round(way.model_us, 1),
+            "bar_us": CASES[way.case],
+            **found,
+        }
+        rows.append(row)
+        with out.open("a") as file:
+            file.write(json.dumps({**row, "environment": about}) + "\n")
+    table(rows)
+
+
+def table(rows: list[dict[str, Any]]) -> None:
+    print(
+        f"{'case':<36}{'us':>8}{'bar':>7}{'model':>7}{'eager':>7}{'compile':>8}{'error':>10}{'eager':>9}  same  config"
+    )
+    for row in sorted(rows, key=lambda r: (r["case"], r.get("us", {}).get("ours", 1e9))):
+        name = f"{row['template']}{row['config']}{' *' if row['unmeasured'] else ''}"
+        if "failed" in row:
+            print(f"{row['case']:<36}{'-':>8}  {name}: {row['failed'][-120:]!r}")
+            continue
+        speed, error = row["speed"], row["error"]
+        print(
+            f"{row['case']:<36}{row['us']['ours']:>8.1f}{row['bar_us']:>7.0f}{row['model_us']:>7.0f}"
+            f"{speed['eager']:>6.2f}x{speed.get('compile', 0):>7.2f}x{error['ours']:>10.1e}{error['eager']:>9.1e}"
+            f"  {'yes' if row['same_bits'] and row['graph_equal'] else 'NO':<5} {name}"
+        )
+    print("* nobody chooses it yet")
+
+
+if __name__ == "__main__":
+    main()
