@@ -1,9 +1,13 @@
 """Builds the convolution templates on one GPU, checks random geometries against float64, and times them beside PyTorch.
 
     python benchmarks/conv_device.py --out results.jsonl [--only check times sanitize] [--count 500] [--compiled]
+    python benchmarks/conv_device.py --out results.jsonl --only configs --names "few channels 8->64" "64->128 3x3"
 
 Every measurement is a line of JSON in the file given; a short table comes last. Without a GPU, `--only build` compiles
 what `check` would run. About five minutes on an H200 machine with 16 cores; `--compiled` adds torch.compile.
+
+`configs` checks and times every config of every template, those that are not measured yet among them (`--templates`:
+some alone). It runs them in a process of its own: one that hangs is ended, and the next one goes on.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +39,7 @@ from kernelwright.generate.generate import launch_of, priced_choices, program_te
 from kernelwright.generate.program import Launch
 from kernelwright.ir.dtypes import float32
 from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Input, Map, Node, Param, Reshape
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_ring
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.plan import Buffer, Convolution, Kernel, Routes, plan
 from kernelwright.plan.steps import contiguous
 from kernelwright.settings import read_settings
@@ -63,7 +68,12 @@ TIMED: dict[str, tuple[str, tuple[int, ...]]] = {
     "depthwise 3x3": ("Conv2d(64, 64, 3, groups=64)", (16, 64, 512, 512)),
     "depthwise 3x7": ("Conv2d(128, 128, (3, 7), groups=128)", (32, 128, 128, 256)),
 }
-TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "ring": conv_sm90_ring}
+TEMPLATES = {
+    **{"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "ring": conv_sm90_ring},
+    "kept": conv_sm90_kept,
+}
+# A config that has not answered after so many seconds hangs.
+PATIENCE_S = 20
 
 
 # --- kernels
@@ -283,6 +293,111 @@ def timed(name: str, device: Device, precision: str, compiled: bool) -> dict[str
     return row
 
 
+# --- every config of a shape
+
+
+def every_choice(name: str, precision: str, templates: Sequence[str], device: Device) -> list[tuple[str, Kernel, Any]]:
+    """With its template; the same list in every process."""
+    text, shape = TIMED[name]
+    kernel = kernel_of(conv_of(module_of(text), shape), "conv_timed_kernel", precision, with_epilogue=True)
+    return [(t, kernel, c) for t in templates for c in TEMPLATES[t].configs(shape_of(kernel), device)]
+
+
+def library_text(kernel: Kernel, choice: Any) -> tuple[Launch, str]:
+    launch = launch_of("run", [kernel], {kernel.name: choice})
+    return launch, program_text([launch], "cuda")
+
+
+def configs(
+    name: str, precision: str, templates: Sequence[str], device: Device, patience_s: float
+) -> Iterator[dict[str, Any]]:
+    """Built here, all at once; run elsewhere, one after the other."""
+    every = every_choice(name, precision, templates, device)
+    settings = read_settings()
+    texts = [library_text(kernel, choice)[1] for _, kernel, choice in every]
+    build_all([partial(build_cuda_library, text, device.arch, settings) for text in texts], settings)
+    first = 0
+    while first < len(every):
+        command = [sys.executable, __file__, "--out", "/dev/null", "--only", "worker", "--names", name]
+        command += ["--precision", precision, "--templates", *templates, "--first", str(first)]
+        answers = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        for row in answered(answers, patience_s):
+            yield row
+            first += 1
+        if first < len(every):
+            template, _, choice = every[first]
+            row = {"phase": "config", "name": name, "precision": precision, "template": template, "good": False}
+            yield row | {"config": str(choice), "us": None, "detail": f"no answer, exit code {answers.returncode}"}
+            first += 1
+
+
+def answered(worker: subprocess.Popen[str], patience_s: float) -> Iterator[dict[str, Any]]:
+    """Its lines, until it ends or has been silent for too long; the first one waits for CUDA to start."""
+    assert worker.stdout is not None
+    patience = patience_s + 60
+    while True:
+        watch = threading.Timer(patience, worker.kill)
+        watch.start()
+        line = worker.stdout.readline()
+        watch.cancel()
+        if not line:
+            worker.wait()
+            return
+        patience = patience_s
+        yield json.loads(line)
+
+
+def worker(name: str, precision: str, templates: Sequence[str], first: int, device: Device) -> None:
+    """Checks and times the configs from the first on; a line for each."""
+    torch.manual_seed(0)
+    text, shape = TIMED[name]
+    model, x = Model(text).cuda(), torch.randn(shape, device="cuda")
+    exact, scale = expected(model.conv, x)
+    for template, kernel, choice in every_choice(name, precision, templates, device)[first:]:
+        row = {"phase": "config", "name": name, "precision": precision, "template": template, "config": str(choice)}
+        row |= judged(model.conv, x, exact, scale, kernel, choice, device)
+        row["good"] = row["same_bits"] and row["error"] <= LIMITS[precision if template != "direct" else "ieee"]
+        row["model_us"] = TEMPLATES[template].cost_us(choice, shape_of(kernel), device)
+        print(json.dumps(row), flush=True)
+
+
+def expected(conv: Any, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of the first and the last image, in float64: the result, and the same convolution of magnitudes."""
+    of_each = [x[[0, -1]].double(), conv.weight.detach().double(), conv.bias.detach().double()]
+    geometry: Any = (conv.stride, conv.padding, conv.dilation, conv.transposed, conv.output_padding, conv.groups)
+    result = torch.nn.functional.leaky_relu(torch.convolution(*of_each, *geometry) / 2, 0.01)
+    return result, torch.convolution(*(t.abs() for t in of_each), *geometry) / 2
+
+
+def judged(
+    conv: Any, x: torch.Tensor, exact: torch.Tensor, scale: torch.Tensor, kernel: Kernel, choice: Any, device: Device
+) -> dict[str, Any]:
+    launch, text = library_text(kernel, choice)
+    library = ctypes.CDLL(str(build_cuda_library(text, device.arch, read_settings())))
+    result = launch.allocations[-1]
+    tensors = {"x": x, "weight": conv.weight.detach(), "bias": conv.bias.detach()}
+    found = []
+    for _ in range(2):
+        tensors[result.name] = torch.full(result.shape, torch.nan, device="cuda")
+        run(library, launch, tensors)
+        found.append(tensors[result.name])
+    error = ((found[0][[0, -1]].double() - exact).abs() / scale.clamp_min(1e-30)).max().item()
+    same = bool(torch.equal(*found))  # NaN is not equal to itself: nor is what was not written
+    return {"us": median_us(lambda: run(library, launch, tensors), device), "error": error, "same_bits": same}
+
+
+def configs_table(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Of each shape the fastest configs that are right, and all that are wrong."""
+    lines = []
+    for name, precision in dict.fromkeys((row["name"], row["precision"]) for row in rows):
+        mine = [row for row in rows if (row["name"], row["precision"]) == (name, precision)]
+        good = sorted((row for row in mine if row["good"]), key=lambda row: row["us"])
+        lines.append(f"{name} {precision}: {len(mine)} configs, {len(mine) - len(good)} wrong")
+        lines += [f"  {r['us']:8.1f} us, model {r['model_us']:8.1f}  {r['template']:7}{r['config']}" for r in good[:12]]
+        lines += [f"  WRONG {row}" for row in mine if not row["good"]]
+    return lines
+
+
 # --- the sanitizer
 
 
@@ -318,6 +433,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         numbers = "".join(f"{'-' if n is None else f'{n:.0f}':>9}" for n in cells)
         ratio = "-" if ours is None else f"{row['eager_us'] / ours:.2f}"
         lines.append(f"{row['name']:26}{row['precision']:6}{numbers}  {ratio:>7}  {row['template']}")
+    lines += configs_table([row for row in rows if row["phase"] == "config"])
     lines.append(
         "bars: few channels 240 us and 6 x eager (tf32), 5 x compiled (ieee); plain 2 x, transposed 3 x, depthwise 2 x"
     )
@@ -332,6 +448,10 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--names", nargs="*", default=list(TIMED))
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--templates", nargs="*", default=list(TEMPLATES))
+    parser.add_argument("--patience", type=float, default=PATIENCE_S)
+    parser.add_argument("--precision", default="tf32", help="of the worker that `configs` starts")
+    parser.add_argument("--first", type=int, default=0, help="config of the worker that `configs` starts")
     options = parser.parse_args()
     if "build" in options.only:
         device = resolve("h200")
@@ -342,6 +462,9 @@ def main() -> None:
         print(f"{len(built)} libraries of {options.count} kernels, {len(wrong)} do not build", *wrong, sep="\n")
         return
     device = resolve("cuda")
+    if "worker" in options.only:
+        worker(options.names[0], options.precision, options.templates, options.first, device)
+        return
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []
 
@@ -357,6 +480,11 @@ def main() -> None:
         for name in options.names:
             for precision in ("tf32", "ieee") if name == "few channels 8->64" else ("tf32",):
                 keep(timed(name, device, precision, options.compiled))
+    if "configs" in options.only:
+        for name in options.names:
+            for precision in ("tf32", "ieee") if name == "few channels 8->64" else ("tf32",):
+                for row in configs(name, precision, options.templates, device, options.patience):
+                    keep(row)
     if "sanitize" in options.only:
         for tool in ("memcheck", "racecheck"):
             keep(sanitized(tool))

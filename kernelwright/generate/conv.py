@@ -18,7 +18,7 @@ from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
 from kernelwright.generate.tile_rows import lanes_of, tile_rows, writer_of
 from kernelwright.ir.nodes import Shape
-from kernelwright.kernels import conv_direct, conv_mma, conv_rows, conv_sm90, conv_sm90_ring
+from kernelwright.kernels import conv_direct, conv_mma, conv_rows, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.kernels.conv_mma import workspace_bytes
 from kernelwright.kernels.conv_shape import SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
@@ -48,7 +48,7 @@ class Convolver(Protocol):
 # How a tile that reduces ends; mentioned by the launchers of those that do.
 ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_windows")
 
-CONVOLVERS: tuple[Convolver, ...] = (conv_sm90_ring, conv_sm90, conv_mma, conv_direct)
+CONVOLVERS: tuple[Convolver, ...] = (conv_sm90_kept, conv_sm90_ring, conv_sm90, conv_mma, conv_direct)
 
 
 def core_of(kernel: Kernel) -> Convolution:

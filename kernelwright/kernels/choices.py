@@ -9,6 +9,7 @@ from kernelwright.kernels import (
     conv_mma,
     conv_rows,
     conv_sm90,
+    conv_sm90_kept,
     conv_sm90_ring,
     gemm_simt,
     gemm_skinny,
@@ -37,7 +38,12 @@ GemmConfig: TypeAlias = (
 )
 
 ConvConfig: TypeAlias = (
-    conv_sm90_ring.Config | conv_sm90.Config | conv_mma.Config | conv_direct.Config | conv_rows.Config
+    conv_sm90_kept.Config
+    | conv_sm90_ring.Config
+    | conv_sm90.Config
+    | conv_mma.Config
+    | conv_direct.Config
+    | conv_rows.Config
 )
 
 Choice: TypeAlias = PointwiseConfig | ReduceConfig | ScanConfig | GemmConfig | ConvConfig

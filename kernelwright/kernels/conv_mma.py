@@ -242,6 +242,24 @@ def grid(config: Config, shape: ConvShape) -> int:
 
 def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
+    if (reason := why_not_convolved(config, shape, device)) is not None:
+        return reason
+    if (config.w_phases > 1 or config.ahead) and registers(config, shape) > MOST_REGISTERS:
+        return "its sums, and what else a thread has to hold, leave too few registers."
+    if (reason := why_not_reduced(config, shape)) is not None:
+        return reason
+    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
+    if needed > most:
+        return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
+    if (chunks(config, shape) > 1 or config.ahead) and 8 * rounds(config, shape) > MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
+    if 8 * rounds(config, shape) > 4 * MOST_HELD:
+        return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
+    return None
+
+
+def why_not_convolved(config: Config, shape: ConvShape, device: Device) -> str | None:
+    """The same, whatever registers and shared memory the template has for it."""
     if device.kind != "cuda":
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if shape.dtype not in ITEMSIZE:
@@ -252,19 +270,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
-    if (config.w_phases > 1 or config.ahead) and registers(config, shape) > MOST_REGISTERS:
-        return "its sums, and what else a thread has to hold, leave too few registers."
-    if (reason := why_not_reduced(config, shape)) is not None:
-        return reason
     if config.tile_b * math.prod(config.tile) > config.tile_n:
         return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
-    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
-    if needed > most:
-        return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
-    if (chunks(config, shape) > 1 or config.ahead) and 8 * rounds(config, shape) > MOST_HELD:
-        return f"{8 * rounds(config, shape)} registers for channels on their way leave too few to multiply with."
-    if 8 * rounds(config, shape) > 4 * MOST_HELD:
-        return f"{8 * rounds(config, shape)} registers for the inputs of a tile are more than a thread has."
     if config.tile_b * abs(shape.x_pitches[0]) >= 2**31 or max(shape.x_pitches[2:]) * max(shape.x_space) >= 2**31:
         return "a place in an image needs more than 31 bits."
     if grid(config, shape) > MOST_GRID:

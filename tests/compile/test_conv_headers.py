@@ -15,7 +15,7 @@ from kernelwright.build.resources import KernelResources, read_resources
 from kernelwright.build.toolchain import has_cuda
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.load import load
 from kernelwright.plan import Kernel
@@ -28,6 +28,7 @@ HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
 ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
     **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
+    **{"wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
 }
 
 MODEL = """
@@ -142,6 +143,32 @@ def test_the_cuda_core_convolution_does_not_spill(name: str, tmp_path: Path) -> 
     found = convolving(tmp_path, name, "h200", best_of(conv_direct))
     assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+# Those whose weights, as pairs, have no room in shared memory.
+TOO_LARGE = {"large kernel, dilated", "transposed", "transposed, strided, three axes"}
+KEPT = [(name, precision) for name in HOPPER for precision in ("tf32", "reference")]
+KEPT = [(name, precision) for name, precision in KEPT if precision == "tf32" or name not in TOO_LARGE]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "precision"), KEPT)
+def test_no_convolution_that_keeps_its_weights_spills(name: str, precision: str, tmp_path: Path) -> None:
+    """Every config that is ranked."""
+    ranked: list[Choice] = []
+    spilling: list[Choice] = []
+    number = 0
+
+    def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
+        ranked[:] = conv_sm90_kept.configs(shape_of(kernel), resolve("h200"))
+        return ranked[number]
+
+    while number == 0 or number < len(ranked):
+        (found,) = convolving(tmp_path, name, "h200", pick, precision)
+        if found.spills or found.stack_bytes:
+            spilling.append(ranked[number])
+        number += 1
+    assert spilling == []
 
 
 @pytest.mark.slow

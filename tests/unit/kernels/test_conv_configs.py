@@ -11,7 +11,9 @@ import pytest
 from benchmarks.conv_device import TIMED, conv_of, kernel_of, module_of, random_conv
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90
+from kernelwright.generate.generate import TEMPLATES as EVERY
+from kernelwright.generate.generate import UNMEASURED, ranked_choices, template_of
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept
 from kernelwright.kernels.conv_shape import ConvShape
 
 H200, A100, CPU = resolve("h200"), resolve("a100"), resolve("cpu")
@@ -27,7 +29,7 @@ def random_shape(seed: int) -> ConvShape:
     return shape_of(kernel_of(random_conv(random.Random(seed)), "conv_kernel", "ieee", with_epilogue=False))
 
 
-@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES.keys())
+@pytest.mark.parametrize("template", [*TEMPLATES.values(), conv_sm90_kept], ids=[*TEMPLATES, "kept"])
 @pytest.mark.parametrize("seed", range(25))
 def test_every_ranked_config_fits_and_the_cheapest_is_first(seed: int, template: ModuleType) -> None:
     shape = random_shape(seed)
@@ -116,3 +118,43 @@ def test_a_strided_transposed_convolution_stores_neighbours_where_its_phases_are
     assert conv_mma.vector(config, shape) == 1
     even = replace(shape, y_space=(63, 127, 256), vector=4)
     assert conv_mma.vector(config, even) == 4
+
+
+# --- weights that stay
+
+
+@pytest.mark.parametrize("name", ["few channels 8->64", "64->128 3x3", "transposed 3-d /2", "1x1 64->128"])
+def test_a_template_that_was_not_measured_is_neither_chosen_nor_tuned(name: str) -> None:
+    text, x = TIMED[name]
+    kernel = kernel_of(conv_of(module_of(text), x), "conv_kernel", "tf32", with_epilogue=True)
+    assert conv_sm90_kept.configs(shape_of(kernel), H200)
+    assert not {template_of(choice).name for choice in ranked_choices(kernel, H200)} & UNMEASURED
+    assert {template.name for template in EVERY} >= UNMEASURED
+
+
+def test_rows_of_a_plane_leave_as_one_run_where_tiles_have_them_whole() -> None:
+    shape = timed_shape("few channels 8->64", "tf32")
+    runs = {(c.tile_w, c.rows): conv_sm90_kept.run_vector(c, shape) for c in conv_sm90_kept.candidates(shape, H200)}
+    assert runs[128, 2] == 4  # 252 floats, although a row of 126 begins at 8 bytes
+    assert runs[128, 1] == runs[64, 2] == 0
+
+
+def test_rows_of_a_tile_are_as_wide_as_wastes_least() -> None:
+    widths = conv_sm90_kept.widths(514)
+    assert 88 in widths
+    assert all(w % 8 == 0 and 32 <= w <= 256 for w in widths)
+
+
+def test_weights_that_do_not_fit_say_so() -> None:
+    shape = timed_shape("few channels 8->64", "tf32")
+    (config, *_) = conv_sm90_kept.configs(shape, H200)
+    assert "of shared memory" in (conv_sm90_kept.why_not(config, replace(shape, channels=800), H200) or "")
+    assert conv_sm90_kept.configs(shape, A100) == ()
+
+
+def test_few_channels_need_no_sum_outside_of_the_tensor_cores() -> None:
+    """72 of k: pairs have one accumulator, and so the same tiles as one product."""
+    shape = timed_shape("few channels 8->64", "ieee")
+    (config, *_) = conv_sm90_kept.configs(shape, H200)
+    assert conv_sm90_kept.sums_once(config, shape)
+    assert "every 80 of k" in conv_sm90_kept.arithmetic(config, shape)

@@ -1,0 +1,322 @@
+"""The Hopper convolution whose weights stay (conv_sm90_kept.cuh): configs that fit, what they should cost, entries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+
+from kernelwright.device import Device
+from kernelwright.kernels import conv_mma, conv_sm90
+from kernelwright.kernels.conv_mma import floor_us, packed_bytes
+from kernelwright.kernels.conv_shape import ConvShape, integers
+from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
+
+__all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
+
+HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
+
+ROWS = (1, 2, 4)  # of a tile
+NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
+MOST_STAGES = 4
+MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
+
+# Clocks, estimated and not measured: from a chunk's request to its delivery, beside its instructions; from the end of
+# a tile's products to the begin of the next ones, beside the instructions that store; of a chunk that is waited for.
+CARRYING_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 1400, 500, 100
+# Instructions (counted in SASS) of one who carries for an element, and beside them for its octet.
+ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
+OCTET_INSTRUCTIONS = 24
+RESULT_INSTRUCTIONS = 12
+# What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
+# a clock, and what one warp issues of its own; estimates.
+TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE, OWN_ISSUE = 0.85, 0.85, 0.6, 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Warpgroups that multiply and that carry, and what their threads may hold without a spill (seen by compiling):
+    sums, and inputs on their way: of one octet, of several, whose places differ, and pairs, which take more to make."""
+
+    teams: int
+    carriers: int
+    most_sums: int
+    most_held_of_one: int
+    most_held: int
+    most_held_of_pairs: int
+
+
+# Three teams for what is bound by its results, with small tiles; two for what is bound by products.
+BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 56))
+# With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
+MOST_SUMS_OF_PHASES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Config(conv_sm90.Config):
+    """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team."""
+
+    teams: int = 2
+    carriers: int = 1
+    stages: int = 2
+
+    @property
+    def rows(self) -> int:
+        return self.tile_d * self.tile_h
+
+    @property
+    def block(self) -> Block:
+        return next(b for b in BLOCKS if (b.teams, b.carriers) == (self.teams, self.carriers))
+
+
+# --- sizes, as conv_sm90_kept.cuh has them
+
+
+def kept_steps(config: Config, shape: ConvShape) -> int:
+    """Of weights that stay: steps of 16 of k of all chunks and phases, hi and lo."""
+    steps = sum(conv_mma.steps_of(config, conv_mma.taps_of(config, phase)) for phase in shape.phases)
+    return steps * conv_mma.chunks(config, shape) * conv_mma.halves(config)
+
+
+def stage_bytes(config: Config, shape: ConvShape) -> int:
+    return config.octets * conv_mma.pixels(config, shape) * 16 * conv_mma.halves(config)
+
+
+def run_vector(config: Config, shape: ConvShape) -> int:
+    """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
+    plane, run, width = shape.y_space[1] * shape.y_space[2], config.tile_h * shape.y_space[2], shape.y_space[2]
+    whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
+    if not whole or config.tile_h == 1:
+        return 0
+    return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and plane % v == 0)
+
+
+def slab_bytes(config: Config, shape: ConvShape) -> int:
+    joined = run_vector(config, shape) > 0
+    results = config.tile_h * shape.y_space[2] if joined else config.tile_w * config.w_phases
+    return 8 * 4 * (math.ceil(results / 32) * 32 + 8)
+
+
+def fixed_bytes(config: Config, shape: ConvShape) -> int:
+    """Weights, tables, what leaves, barriers of the most stages, and what alignment may add."""
+    steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
+    tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
+    slabs = 4 * config.teams * slab_bytes(config, shape)
+    return 2048 * max(1, kept_steps(config, shape)) + tables + slabs
+
+
+def shared_bytes(config: Config, shape: ConvShape) -> int:
+    return fixed_bytes(config, shape) + config.teams * config.stages * stage_bytes(config, shape)
+
+
+def sums(config: Config, shape: ConvShape) -> int:
+    """Registers of one who multiplies; of pairs twice, unless all of k is summed at once."""
+    total = config.tile_n // 2 * config.w_phases
+    return total if config.products == 1 or sums_once(config, shape) else 2 * total
+
+
+def sums_once(config: Config, shape: ConvShape) -> bool:
+    steps = conv_mma.steps_of(config, conv_mma.most_taps(config, shape))
+    return len(shape.phases) == 1 and conv_mma.chunks(config, shape) == 1 and steps <= config.group
+
+
+def held(config: Config, shape: ConvShape) -> int:
+    """Registers of one who carries: one chunk on its way, or two if there is nobody else."""
+    return (2 if config.carriers == 1 else 1) * 8 * conv_mma.rounds(config, shape)
+
+
+def most_sums(config: Config, shape: ConvShape) -> int:
+    several = config.carriers == 2 and len(shape.phases) > 1
+    return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else config.block.most_sums
+
+
+def most_held(config: Config) -> int:
+    if config.products == 3:
+        return config.block.most_held_of_pairs
+    return config.block.most_held_of_one if config.octets == 1 else config.block.most_held
+
+
+def shelves(config: Config, shape: ConvShape) -> int:
+    return shape.groups * math.ceil(shape.outputs / config.tile_m)
+
+
+# --- which configs fit
+
+
+def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
+    """The reason a config cannot run this convolution, in words."""
+    if device.arch != "sm_90a":
+        return f"wgmma needs sm_90a; {device.name} is {device.arch}."
+    if shape.rows is not None:
+        return "what its epilogue reduces needs all warps of a block at once."
+    if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
+        return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
+    if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
+        return f"tiles of {config.tile} are not rows of whole products."
+    if (needed := sums(config, shape)) > most_sums(config, shape):
+        return f"{needed} registers for sums leave those who multiply too few."
+    if (needed := held(config, shape)) > most_held(config):
+        return f"{needed} registers for inputs on their way are more than those who carry have."
+    d, h, w = conv_mma.region(config, shape)
+    if max(d, h) > 255 or w > 2047:
+        return f"a tile reads {d} x {h} x {w} inputs; a place among them has 8, 8 and 11 bits."
+    needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
+    if needed > most:
+        return (
+            f"weights that stay, and the stages, need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
+        )
+    return conv_mma.why_not_convolved(config, shape, device)
+
+
+@cache
+def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
+    """The best width for every kind of block and number of rows, the most promising first."""
+    best: dict[tuple[Block, int], Config] = {}
+    for config in candidates(shape, device):
+        key = (config.block, config.rows)
+        if why_not(config, shape, device) is None and (
+            key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
+        ):
+            best[key] = config
+    return tuple(sorted(best.values(), key=lambda config: cost_us(config, shape, device)))
+
+
+def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
+    """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried."""
+    joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
+    for block, width, rows, phases in product(BLOCKS, widths(shape.most(2)), ROWS, sorted({1, joined})):
+        if width * rows * phases // 2 > block.most_sums or (width > WIDEST and rows > 1):
+            continue
+        if rows > shape.most(0) * shape.most(1):
+            continue
+        plain = plain_config(block, width, rows, phases, shape)
+        for octets in conv_sm90.octet_counts(shape):
+            config = with_group(replace(plain, octets=octets), shape)
+            if held(config, shape) <= most_held(config):
+                yield from with_stages(config, shape, device)
+                break
+
+
+def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
+    products = 1 if shape.dtype != "float32" or shape.tf32 else 3
+    tile = (1, 1, rows, width) if shape.most(1) > 1 else (1, rows, 1, width)
+    warps, fold, ahead = (4, 4), conv_mma.folding(shape), True
+    return Config(products, 64, width * rows, *warps, 1, fold, 1, *tile, phases, 1, ahead, block.teams, block.carriers)
+
+
+def widths(width: int) -> list[int]:
+    """Multiples of 8 that cut a row into equal parts, and the widest row of all."""
+    counts = range(math.ceil(width / WIDEST), math.ceil(width / NARROWEST) + 1)
+    parts = {max(NARROWEST, math.ceil(width / count / 8) * 8) for count in counts}
+    return sorted({*parts, *({WIDEST, WIDEST_ROW} if width > WIDEST else ())})
+
+
+def with_group(config: Config, shape: ConvShape) -> Config:
+    """Of pairs: all steps at once if they are few, else those from 2 to 4 that leave the fewest empty."""
+    if config.products == 1:
+        return config
+    single = replace(config, group=1)
+    steps = conv_mma.steps_of(single, conv_mma.most_taps(single, shape))
+    if steps <= MOST_GROUP and conv_mma.chunks(config, shape) == 1 and len(shape.phases) == 1:
+        return replace(config, group=max(1, steps))
+    choices = [replace(config, group=n) for n in (4, 3, 2)]
+    return min(choices, key=lambda c: kept_steps(c, shape))
+
+
+def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config]:
+    room = device.smem_per_block_bytes - fixed_bytes(config, shape)
+    stages = min(MOST_STAGES, room // (config.teams * stage_bytes(config, shape)))
+    return [replace(config, stages=stages)] if stages >= 1 else []
+
+
+# --- what it takes
+
+
+@cache
+def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
+    """Tile after tile: what the busiest of the multiprocessor's units needs, and no less than a team, or who carries
+    for it, takes for its tiles one after the other. An estimate of which nothing has been measured."""
+    clocks = conv_mma.clocks_per_us(device)
+    busiest = max(products_clocks(config, shape), shared_clocks(config, shape), issue_clocks(config, shape))
+    carrying = carrying_clocks(config, shape) / (2 if config.carriers == 1 else config.carriers)
+    team = (products_clocks(config, shape) + leaving_clocks(config, shape)) / config.teams
+    tiles = conv_mma.grid(config, shape) // shelves(config, shape)
+    blocks = max(1, device.multiprocessors // shelves(config, shape))
+    waves = math.ceil(shelves(config, shape) / device.multiprocessors) * math.ceil(tiles / blocks)
+    computing = waves * max(busiest, carrying, team) / clocks
+    return moved_us(config, shape, device, computing)
+
+
+def steps_per_tile(config: Config, shape: ConvShape) -> float:
+    """Of an average phase, or of all that are together."""
+    return config.w_phases * conv_mma.k_of(config, shape) / 16
+
+
+def products_clocks(config: Config, shape: ConvShape) -> float:
+    each = config.rows * config.tile_w / 2
+    waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape)
+    return config.products * steps_per_tile(config, shape) * each / TENSOR_SHARE + waiting
+
+
+def shared_clocks(config: Config, shape: ConvShape) -> float:
+    """Weights and pixels of every product, results in and out, inputs."""
+    operands = config.products * steps_per_tile(config, shape) * config.rows * (2048 + 32 * config.tile_w)
+    results = 2 * 4 * config.tile_m * config.tile_n * config.w_phases
+    inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
+    return (operands + results + inputs) / 128 / SHARED_SHARE
+
+
+def issue_clocks(config: Config, shape: ConvShape) -> float:
+    return (leaving_instructions(config) + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
+
+
+def leaving_instructions(config: Config) -> float:
+    """Of warps, for a tile."""
+    return config.tile_m * config.tile_n * config.w_phases * RESULT_INSTRUCTIONS / 32
+
+
+def carrying_instructions(config: Config, shape: ConvShape) -> float:
+    elements = conv_mma.elements_of(config, shape)
+    return elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
+
+
+def leaving_clocks(config: Config, shape: ConvShape) -> float:
+    """Of one team: four warps, each with its own quarter of the multiprocessor."""
+    return leaving_instructions(config) / 4 / OWN_ISSUE + LEAVING_CLOCKS
+
+
+def carrying_clocks(config: Config, shape: ConvShape) -> float:
+    return carrying_instructions(config, shape) / 4 / OWN_ISSUE + CARRYING_CLOCKS * conv_mma.chunks(config, shape)
+
+
+def moved_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
+    """As conv_mma's; but weights are read once, and rows that make up one run end once."""
+    runs = conv_mma.run_bytes(replace(config, ahead=False), shape) / (config.tile_h if run_vector(config, shape) else 1)
+    whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
+    written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
+    moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
+    l2 = conv_mma.grid(config, shape) * conv_mma.fetched_bytes(config, shape) / conv_mma.L2_BYTES_PER_US
+    return LAUNCH_US + beside_us(computing, max(moving, l2))
+
+
+# --- C++
+
+
+def arithmetic(config: Config, shape: ConvShape) -> str:
+    if config.products == 3:
+        k = 16 * config.group
+        return f"float32 as pairs of float16, three tensor-core products, summed in float32 every {k} of k"
+    return conv_mma.arithmetic(config, shape)
+
+
+def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
+    more = integers(
+        teams=config.teams,
+        carriers=config.carriers,
+        stages=config.stages,
+        kept=max(1, kept_steps(config, shape)),
+        run_vector=run_vector(config, shape),
+    )
+    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

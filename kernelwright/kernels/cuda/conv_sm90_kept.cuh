@@ -1,0 +1,548 @@
+// conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles.
+//
+// One or two warpgroups only carry: they fetch, scale and round inputs, halo and all, into rings of stages. Two or three
+// others take tiles in turn, each all by itself: both operands of its products lie in shared memory, so that it only
+// issues them, tap after tap, and while it sends its results to memory the tensor cores work for another one. A row of a
+// tile is one instruction, of any width that is a multiple of 8. Results leave through shared memory, a whole row of a
+// channel after the other; rows that make up whole planes are one run.
+#pragma once
+
+#include "conv_sm90.cuh"
+#include "wgmma_rows.cuh"
+
+namespace kw::conv_sm90_kept {
+
+using conv::Phase;
+using conv::Place;
+using conv_mma::ceil_div;
+using conv_mma::Part;
+using conv_mma::Problem;
+using conv_mma::Sizes;
+using conv_mma::Tile;
+using conv_mma::Work;
+
+// Sizes beside those of conv_mma.cuh, whose block is here one warpgroup with its tile.
+template <class C> struct Layout {
+    using S = Sizes<C>;
+    static constexpr int threads = (C::teams + C::carriers) * 128;
+    static constexpr int shelves = C::groups * S::tiles_m;  // weights of 64 channels, one for each block
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / shelves);
+    // Of a thread. A block begins with the same for all; who wants more waits until others have handed theirs back.
+    static constexpr int begin = 65536 / threads / 8 * 8;
+    // So divided, configs that were compiled do not spill.
+    static constexpr bool many_sums = C::tile_n * C::w_phases > 128;
+    static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
+    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
+    static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
+    static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
+    static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
+    static_assert(C::teams % C::carriers == 0, "who carries for a team always does");
+    static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
+    static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
+};
+
+// --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time
+
+template <class C> struct Walk {
+    using L = Layout<C>;
+    static constexpr unsigned phases = C::phases / C::w_phases;
+
+    KW_DEVICE static unsigned shelf() { return blockIdx.x % L::shelves; }
+    KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
+    KW_DEVICE static unsigned at(unsigned number) { return blockIdx.x / L::shelves + number * apart(); }
+    KW_DEVICE static bool has(unsigned number) { return at(number) < (unsigned)L::tiles; }
+    KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number) {
+        unsigned phase = at(number) % phases;
+        // Phases have different numbers of taps: where a block would always get the same one, it gets all in turn.
+        if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
+        return Tile<C>(problem, (at(number) / phases * L::shelves + shelf()) * phases + phase);
+    }
+};
+
+// --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run
+
+template <class C> struct Leaving {
+    static constexpr int P = C::w_phases, rows = C::tile_d * C::tile_h;
+    static constexpr bool one_run = C::run_vector > 0;  // rows of a tile follow each other in memory
+    static constexpr int V = one_run ? C::run_vector : C::vector;
+    static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
+    static constexpr int pitch = ceil_div(results, 32) * 32 + 8;  // 4 lanes by 4 channels write to banks of their own
+    static constexpr int bytes = 8 * pitch * 4;
+    static_assert(!one_run || (C::flat && C::phases == 1 && C::tile_d == 1 && C::tile_w >= C::y_w && C::y_w % 2 == 0 &&
+                               C::y_h * C::y_w % V == 0 && results % V == 0),
+                  "a run begins and ends with whole vectors");
+
+    template <class Sums>
+    KW_DEVICE static void put(float* slab, const Sums (&sums)[P], float inverse, int row, int half) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < C::tile_w / 8; i++) {
+            float v[2 * P];
+#pragma unroll
+            for (int j = 0; j < 2 * P; j++)
+                v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
+            const int column = i * 8 + lane % 4 * 2;
+            if (one_run && i * 8 + 8 > C::y_w && column >= C::y_w) continue;
+            float* to = slab + lane / 4 * pitch + (one_run ? row * C::y_w : 0) + column * P;
+#pragma unroll
+            for (int j = 0; j < 2 * P; j += 2) *(float2*)(to + j) = make_float2(v[j], v[j + 1]);
+        }
+    }
+
+    // `output`: the first channel of the slab.
+    template <class Epilogue>
+    KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
+                                const Phase& phase, int output, int row) {
+        const int lane = threadIdx.x % 32;
+        const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + output;
+#pragma unroll
+        for (int i = 0; i < ceil_div(results / V, 32); i++) {
+            const int result = (lane + i * 32) * V;
+            if (results / V % 32 != 0 && result >= results) continue;
+            int d, h, w;
+            if constexpr (one_run) {
+                d = work.first.d, h = work.first.h, w = result;
+                if (h * C::y_w + w >= C::y_h * C::y_w) continue;
+            } else {
+                const Place at = conv_mma::place_of<C>(work, row * C::tile_w + result / P);
+                d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h;
+                w = Sizes<C>::joined ? at.w * P + result % P : phase.axis[2].y_first + at.w * C::y_step_w;
+                if (!conv_mma::is_inside<C>(phase, at) || (P > 1 && w >= C::y_w)) continue;
+            }
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                if (C::outputs % 64 != 0 && output + j >= C::outputs) continue;
+                const auto sums = kw::load<V>(slab + j * pitch + result);
+                conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
+            }
+        }
+    }
+
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                               const Sums (&sums)[P], float inverse_x, float* slab) {
+        const int lane = threadIdx.x % 32, output = work.first_output + threadIdx.x / 32 % 4 * 16;
+        Part<C> part;
+        part.first_output = output + lane / 4, part.first_column = lane % 4 * 2;
+        float inverse[2];
+        const bool finite = conv_mma::find_inverses(inverse, problem, work, part, sums, inverse_x);
+        if (!__all_sync(~0u, finite)) {
+            conv_mma::finish_plainly<C, Epilogue, 2, Sums::N>(problem, args, work, part);
+            return;
+        }
+        const Phase& phase = problem.phases[work.phase];
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
+#pragma unroll
+            for (int row = 0; row < rows; row++) {
+                put(slab, sums, inverse[half], row, half);
+                if (one_run && row + 1 < rows) continue;
+                __syncwarp();
+                store<Epilogue>(slab, args, work, phase, output + half * 8, row);
+                __syncwarp();
+            }
+        }
+    }
+};
+
+// --- shared memory
+
+template <class C> struct Shared {
+    using S = Sizes<C>;
+    int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
+    float largest[C::carriers][2][2][4];  // of a chunk and of the next; with Inf among them, and without
+    uint32_t scale[C::teams][C::stages];
+    alignas(8) uint64_t full[C::teams][C::stages];
+    uint64_t empty[C::teams][C::stages];
+    uint4 kept[C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
+    uint4 region[C::teams][C::stages][S::halves][S::units];
+    uint4 slabs[C::teams * 4][Leaving<C>::bytes / 16];
+};
+
+// Where a phase's weights begin among those that are kept.
+template <class C> KW_DEVICE int first_kept(const Phase& phase) {
+    return (int)(phase.fragment / (C::groups * Sizes<C>::fragments_m));
+}
+template <class C> KW_DEVICE int steps_in(const Phase& phase) {
+    return C::phases == 1 ? Sizes<C>::most_steps : conv_mma::steps_of<C>(conv_mma::taps_of<C>(phase));
+}
+
+// From the order in which lanes hold them to wgmma's: 8 channels by 8 of k lie together, then those of the next channels.
+template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared<C>& shared) {
+    using S = Sizes<C>;
+    const int shelf = Walk<C>::shelf(), lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (int p = 0; p < C::phases; p++) {
+        const Phase& phase = problem.phases[p];
+        const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(phase);
+        const uint4* from = problem.fragments + phase.fragment * 32 + (int64_t)shelf * 4 * count * 32;
+#pragma unroll 4
+        for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {
+            const int sixteen = i / 32 % 4;
+            const uint4 v = __ldg(from + (int64_t)sixteen * count * 32 + i / 128 * 32 + lane);
+            uint32_t* to = (uint32_t*)shared.kept[first + i / 128] + sixteen * 64 + lane;
+            to[0] = v.x, to[32] = v.y, to[256] = v.z, to[256 + 32] = v.w;
+        }
+    }
+    conv_sm90::fence_for_tensor_cores();
+}
+
+struct Cursor {
+    int stage = 0;
+    uint32_t phase = 0;  // of the stage's barriers
+
+    template <class C> KW_DEVICE void advance() {
+        if (++stage == C::stages) stage = 0, phase ^= 1;
+    }
+};
+
+// --- those who carry
+
+template <class C> struct Crew {
+    static constexpr int threads = 128;
+    KW_DEVICE static int number() { return (int)threadIdx.x / 128 - C::teams; }
+    KW_DEVICE static int rank() { return threadIdx.x % 128; }
+    KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), 128); }
+};
+
+// Where an octet lies from the first input of a tile on: octet, d, h and w in 4, 8, 8 and 11 bits, for registers are short.
+template <class C> struct Spot {
+    using S = Sizes<C>;
+    uint32_t bits;
+
+    KW_DEVICE int octet() const { return C::octets == 1 ? 0 : bits >> 27; }
+    KW_DEVICE int d() const { return C::region_d == 1 ? 0 : bits >> 19 & 255; }
+    KW_DEVICE int h() const { return C::region_h == 1 ? 0 : bits >> 11 & 255; }
+    KW_DEVICE int w() const { return bits & 2047; }
+    KW_DEVICE int at() const {
+        return octet() * (int)(S::lanes * C::x_channel_pitch) + d() * (int)C::x_d_pitch + h() * (int)C::x_h_pitch +
+               w() * (int)C::x_w_pitch;
+    }
+};
+
+// The octets that a thread carries, the same of every tile.
+template <class C> struct Spots {
+    using S = Sizes<C>;
+    static constexpr int rounds = ceil_div(S::units, 128);
+    uint32_t bits[rounds];
+
+    KW_DEVICE Spots() {
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            const unsigned unit = Crew<C>::rank() + i * 128, octet = unit / S::pixels, pixel = unit % S::pixels;
+            const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
+                           h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
+            bits[i] = octet << 27 | d << 19 | h << 11 | w;
+        }
+    }
+    // Taken apart anew for every tile: the compiler would do it once, and keep all of it in registers.
+    KW_DEVICE Spot<C> at(int i) const {
+        uint32_t now = bits[i];
+        asm volatile("" : "+r"(now));
+        return {now};
+    }
+};
+
+template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
+    using S = Sizes<C>;
+    using Base = conv_mma::Carrier<C, Crew<C>>;
+    using Base::held, Base::rounds;
+
+    // `d`, `h`, `w`: the first input of the tile, which lies at `x`; `step`: from a tap that shares an octet to the next.
+    KW_DEVICE void fetch(const typename C::Type* x, int d, int h, int w, int step, const Spots<C>& spots, int chunk) {
+        x += (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
+#pragma unroll
+        for (int i = 0; i < rounds; i++) {
+            const bool is_unit = S::units % 128 == 0 || Crew<C>::rank() + i * 128 < S::units;
+            const Spot<C> spot = spots.at(i);
+            const bool row_inside = is_unit && (unsigned)(d + spot.d()) < (unsigned)C::x_d &&
+                                    (unsigned)(h + spot.h()) < (unsigned)C::x_h;
+#pragma unroll
+            for (int f = 0; f < C::fold; f++) {
+                const bool inside = row_inside && (unsigned)(w + spot.w() + f * step) < (unsigned)C::x_w;
+                const typename C::Type* from = x + spot.at() + f * step * C::x_w_pitch;
+                const int channel = (chunk * C::octets + spot.octet()) * S::lanes;
+#pragma unroll
+                for (int c = 0; c < S::lanes; c++) {
+                    const bool exists = C::channels % (S::lanes * C::octets) == 0 || channel + c < C::channels;
+                    held[i][f * S::lanes + c] =
+                        inside && exists ? widen(load_constant<1>(from + c * C::x_channel_pitch)[0]) : 0.f;
+                }
+            }
+        }
+    }
+    // The largest finite magnitude. fmaxf passes NaN over; if there is an Inf, all look again.
+    KW_DEVICE float largest(float (&of_warp)[2][4]) const {
+        float mine = 0.f;
+#pragma unroll
+        for (int i = 0; i < rounds; i++)
+#pragma unroll
+            for (int j = 0; j < 8; j++) mine = fmaxf(mine, fabsf(held[i][j]));
+#pragma unroll
+        for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
+        if (threadIdx.x % 32 == 0) of_warp[0][Crew<C>::rank() / 32] = mine;
+        Crew<C>::sync();
+        mine = fmaxf(fmaxf(of_warp[0][0], of_warp[0][1]), fmaxf(of_warp[0][2], of_warp[0][3]));
+        return isinf(mine) ? Base::largest(of_warp[1]) : mine;
+    }
+};
+
+// The chunks of a crew's tiles, one after the other.
+template <class C> struct Course {
+    const Problem<C>& problem;
+    unsigned number;
+    int chunk, d, h, w, step;
+    const typename C::Type* x;
+
+    KW_DEVICE Course(const Problem<C>& given) : problem(given), number(Crew<C>::number()), chunk(0) { begin(); }
+    KW_DEVICE bool more() const { return Walk<C>::has(number); }
+    KW_DEVICE void begin() {
+        if (!more()) return;
+        const Tile<C> tile = Walk<C>::tile(problem, number);
+        const Phase& phase = problem.phases[tile.work.phase];
+        d = tile.work.first.d * C::stride_d + phase.axis[0].x_base;
+        h = tile.work.first.h * C::stride_h + phase.axis[1].x_base;
+        w = tile.work.first.w * C::stride_w + phase.axis[2].x_base;
+        step = phase.axis[2].x_step;
+        x = tile.x + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch;
+    }
+    KW_DEVICE void advance() {
+        if (++chunk < Sizes<C>::chunks) return;
+        chunk = 0, number += C::carriers;
+        begin();
+    }
+    KW_DEVICE void fetch(Carrier<C>& carrier, const Spots<C>& spots) const {
+        carrier.fetch(x, d, h, w, step, spots, chunk);
+    }
+};
+
+// Tiles go to the teams in turn, each to the team's own ring; all rings of a crew are equally far.
+template <class C> struct Delivery {
+    Cursor at, round;
+    uint32_t scale;
+    int chunk = 0, team = Crew<C>::number();
+    unsigned count = 0;
+
+    // Larger values than before take a smaller scale; smaller ones do not matter beside what is there.
+    KW_DEVICE void put(Shared<C>& shared, const Carrier<C>& carrier) {
+        const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest[Crew<C>::number()][count++ % 2]));
+        scale = chunk == 0 || wanted < scale ? wanted : scale;
+        ptx90::barrier_wait(ptx90::shared_address(&shared.empty[team][at.stage]), at.phase ^ 1);
+        carrier.deliver(shared.region[team][at.stage], split::scale_of(scale));
+        if (Crew<C>::rank() == 0) shared.scale[team][at.stage] = scale;
+        conv_sm90::fence_for_tensor_cores();
+        ptx90::barrier_arrive(ptx90::shared_address(&shared.full[team][at.stage]));
+        at.advance<C>();
+        if (++chunk < Sizes<C>::chunks) return;
+        chunk = 0, team += C::carriers;
+        if (team >= C::teams) team -= C::teams, round = at;
+        at = round;
+    }
+};
+
+template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& shared) {
+    Course<C> course(problem);
+    const Spots<C> spots;
+    Delivery<C> delivery;
+    if constexpr (C::carriers == 2) {  // while one crew waits for memory, the other one works
+        Carrier<C> carrier;
+#pragma unroll 1
+        for (; course.more(); course.advance()) {
+            course.fetch(carrier, spots);
+            delivery.put(shared, carrier);
+        }
+    } else {  // one chunk is on its way while another one is delivered
+        Carrier<C> even, odd;
+        if (!course.more()) return;
+        course.fetch(even, spots);
+#pragma unroll 1
+        while (true) {
+            course.advance();
+            if (course.more()) course.fetch(odd, spots);
+            delivery.put(shared, even);
+            if (!course.more()) return;
+            course.advance();
+            if (course.more()) course.fetch(even, spots);
+            delivery.put(shared, odd);
+            if (!course.more()) return;
+        }
+    }
+}
+
+// --- those who multiply
+
+template <class C> struct Sums {
+    using S = Sizes<C>;
+    static constexpr int rows = C::tile_d * C::tile_h, M = 1, N = C::tile_n / 8;
+    // Nothing to add outside of the tensor cores.
+    static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
+    using Row = float[C::tile_w / 2];
+    Row total[rows];
+
+    // Of the table: as in conv_sm90.cuh.
+    KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
+    KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / C::tile_w][n * 8 % C::tile_w / 2 + i]; }
+    KW_DEVICE void rescale(float factor) {
+#pragma unroll
+        for (int r = 0; r < rows; r++)
+#pragma unroll
+            for (int i = 0; i < C::tile_w / 2; i++) total[r][i] *= factor;
+    }
+    KW_DEVICE void clear() {
+#pragma unroll
+        for (int r = 0; r < rows; r++)
+#pragma unroll
+            for (int i = 0; i < C::tile_w / 2; i++) total[r][i] = 0.f;
+    }
+    KW_DEVICE static void pin_all(Row (&sums)[rows]) {
+#pragma unroll
+        for (int r = 0; r < rows; r++) ptx90::pin(sums[r]);
+    }
+    // All rows, 16 of k: pixels and weights as descriptors. 8 pixels are followed by the next 8.
+    KW_DEVICE static void multiply(Row (&sums)[rows], uint32_t pixels, uint32_t weights, bool follows) {
+        const uint64_t a = (uint64_t)8 << 32 | (uint64_t)64 << 16 | weights, b = (uint64_t)8 << 32 | pixels;
+#pragma unroll
+        for (int r = 0; r < rows; r++)
+            wgmma_rows::wgmma_f16_shared(sums[r], a, b + conv_mma::region_place<C>(r * C::tile_w), follows);
+    }
+    // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
+    KW_DEVICE static void add_pairs(Row (&sums)[rows], uint32_t region, const int* offset, uint32_t weights) {
+        constexpr int count = one_sum ? S::most_steps : C::group;
+#pragma unroll
+        for (int i = 0; i < count; i++) {
+            multiply(sums, region + offset[2 * i], weights + i * 256 + 128, i > 0);
+            multiply(sums, region + offset[2 * i] + S::units, weights + i * 256, true);
+        }
+#pragma unroll
+        for (int i = 0; i < count; i++) multiply(sums, region + offset[2 * i], weights + i * 256, true);
+    }
+    // One chunk. `region` and `weights` are addresses in shared memory, in 16 bytes; what is there stays if it `follows`.
+    KW_DEVICE void add(uint32_t region, const int* offset, uint32_t weights, int steps, bool follows) {
+        if constexpr (C::products == 3 && one_sum) {
+            pin_all(total);
+            ptx90::wgmma_fence();
+            add_pairs(total, region, offset, weights);
+            ptx90::wgmma_commit();
+            ptx90::wgmma_wait<0>();
+            pin_all(total);
+        } else if constexpr (C::products == 1 && C::phases == 1 && S::most_steps * rows <= 48) {
+            pin_all(total);
+            ptx90::wgmma_fence();
+#pragma unroll
+            for (int i = 0; i < S::most_steps; i++)
+                multiply(total, region + offset[2 * i], weights + i * 128, follows || i > 0);
+            ptx90::wgmma_commit();
+            ptx90::wgmma_wait<0>();
+            pin_all(total);
+        } else if constexpr (C::products == 1) {
+            if (!follows) clear();
+            pin_all(total);
+#pragma unroll 1
+            for (int i = 0; i < steps; i++) {
+                ptx90::wgmma_fence();
+                multiply(total, region + offset[2 * i], weights + i * 128, true);
+                ptx90::wgmma_commit();
+            }
+            ptx90::wgmma_wait<0>();
+            pin_all(total);
+        } else {
+            if (!follows) clear();
+#pragma unroll 1
+            for (int i = 0; i < steps; i += C::group) {
+                Row sum[rows];
+                pin_all(sum);
+                ptx90::wgmma_fence();
+                add_pairs(sum, region, offset + 2 * i, weights + i * 256);
+                ptx90::wgmma_commit();
+                ptx90::wgmma_wait<0>();
+                pin_all(sum);
+#pragma unroll
+                for (int r = 0; r < rows; r++)
+#pragma unroll
+                    for (int j = 0; j < C::tile_w / 2; j++) total[r][j] += sum[r][j];
+            }
+        }
+    }
+};
+
+// The scale of the inputs comes back, as the sums have it.
+template <class C>
+KW_DEVICE uint32_t multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, const Work& work,
+                            Sums<C> (&sums)[C::w_phases]) {
+    using S = Sizes<C>;
+    uint32_t scale = 0;
+#pragma unroll 1
+    for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
+        ptx90::barrier_wait(ptx90::shared_address(&shared.full[team][at.stage]), at.phase);
+        const uint32_t given = shared.scale[team][at.stage];
+        scale = chunk == 0 ? given : conv_mma::followed<C>(sums, scale, given);
+        const uint32_t region = ptx90::shared_address(shared.region[team][at.stage]) >> 4;
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++) {
+            const Phase& phase = problem.phases[work.phase + p];
+            const int steps = steps_in<C>(phase), first = first_kept<C>(phase) + chunk * steps * S::halves;
+            const uint32_t weights = (ptx90::shared_address(shared.kept) >> 4) + first * 128;
+            sums[p].add(region, shared.offset[work.phase + p], weights, steps, chunk > 0);
+        }
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[team][at.stage]));
+    }
+    return scale;
+}
+
+template <class C, class Epilogue>
+KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
+    const int team = threadIdx.x / 128;
+    float* slab = (float*)shared.slabs[threadIdx.x / 32];
+    Cursor at;
+#pragma unroll 1
+    for (unsigned number = team; Walk<C>::has(number); number += C::teams) {
+        const Tile<C> tile = Walk<C>::tile(problem, number);
+        Sums<C> sums[C::w_phases];
+        const uint32_t scale = multiply(problem, shared, at, team, tile.work, sums);
+        if (tile.is_empty) continue;  // of a phase that has fewer places than others
+        Leaving<C>::template take<Epilogue>(problem, args, tile.work, sums, split::inverse_of(scale), slab);
+    }
+}
+
+template <class C, class Epilogue>
+__global__ void __launch_bounds__(Layout<C>::threads, 1)
+    convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
+    using L = Layout<C>;
+    extern __shared__ uint4 dynamic[];
+    Shared<C>& shared = *(Shared<C>*)dynamic;
+    conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
+    keep_weights(problem, shared);
+    if (threadIdx.x < C::teams * C::stages) {
+        ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), 128);
+        ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4);
+    }
+    __syncthreads();
+    if (threadIdx.x >= C::teams * 128) {
+        ptx90::registers_shrink_to<L::carrier_registers>();
+        carry<C>(problem, shared);
+    } else {
+        if constexpr (L::registers > L::begin) ptx90::registers_grow_to<L::registers>();
+        multiply_all<C, Epilogue>(problem, args, shared);
+    }
+}
+
+#ifndef __CUDACC_RTC__
+// Weights are packed by conv_mma::pack. As many blocks as run at once, equally many for each shelf.
+template <class C, class Epilogue>
+cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
+    using L = Layout<C>;
+    constexpr int bytes = (int)sizeof(Shared<C>);
+    if (const cudaError_t status = ptx90::allow_shared_memory(convolve_kernel<C, Epilogue>, bytes)) return status;
+    int count = 0;
+    if (const cudaError_t status = ptx90::multiprocessors(&count)) return status;
+    int each = count / L::shelves;
+    if (each > L::tiles) each = L::tiles;
+    if (each < 1) each = 1;
+    convolve_kernel<C, Epilogue><<<each * L::shelves, L::threads, bytes, stream>>>(problem, args);
+    return cudaGetLastError();
+}
+#endif
+
+}  // namespace kw::conv_sm90_kept

@@ -1,0 +1,197 @@
+"""Convolutions whose weights stay in shared memory, run on the host: every kind of geometry, tile and end of a tile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.generate.conv import shape_of
+from kernelwright.kernels import conv_sm90_kept
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.conv_sm90_kept import Config
+from kernelwright.plan import Convolution, Kernel
+from tests.emulator.build import g_plus_plus, multiprocessors, order
+from tests.emulator.run import agrees, emulated
+from tests.emulator.test_convolutions import CASES, EPILOGUES, H200, model
+
+pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
+
+Pick = Callable[[Kernel, Sequence[Choice]], Choice]
+
+# The second 8 of k may lie before the first, which a descriptor cannot say.
+NOT_TAKEN = {"depthwise, more outputs"}
+TAKEN = [name for name in CASES if name not in NOT_TAKEN]
+
+
+def kept(wanted: Callable[[Config], bool] = lambda config: True, seed: int | None = None, **changes: int) -> Pick:
+    """One of the configs that fit and are wanted: the most promising, or any. Other kernels stay as they are."""
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        if not isinstance(kernel.core, Convolution):
+            return choices[0]
+        shape = shape_of(kernel)
+        every = conv_sm90_kept.candidates(shape, H200)
+        fitting = [c for c in every if conv_sm90_kept.why_not(c, shape, H200) is None and wanted(c)]
+        best = min(fitting, key=lambda config: conv_sm90_kept.cost_us(config, shape, H200))
+        return replace(best if seed is None else random.Random(seed).choice(fitting), **changes)
+
+    return pick
+
+
+def is_kept(program_text: str) -> bool:
+    return "kw::conv_sm90_kept::launch" in program_text
+
+
+def by_teams(teams: int, carriers: int) -> Callable[[Config], bool]:
+    return lambda config: (config.teams, config.carriers) == (teams, carriers)
+
+
+# --- geometry
+
+
+@pytest.mark.parametrize("name", ["strided", "groups", "one axis", "three channels, even rows", "transposed"])
+def test_one_product_is_as_accurate_as_tf32(name: str, tmp_path: Path) -> None:
+    """Each block takes several tiles."""
+    conv, shape = CASES[name]
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, conv, (3 * shape[0], *shape[1:])), pick=kept(), precision="tf32")
+    assert is_kept(program.text)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TAKEN)
+def test_pairs_are_as_accurate_as_float32(name: str, tmp_path: Path) -> None:
+    with multiprocessors(3):
+        program = agrees(model(tmp_path, *CASES[name]), pick=kept())
+    assert "three tensor-core products" in program.sources[0].arithmetic
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", TAKEN)
+def test_any_tile_computes_what_pytorch_computes(name: str, precision: str, seed: int, tmp_path: Path) -> None:
+    conv, shape = CASES[name]
+    with multiprocessors(1 + seed):
+        agrees(model(tmp_path, conv, (2 * shape[0], *shape[1:])), pick=kept(seed=seed), precision=precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stages", [1, 2, 3])
+@pytest.mark.parametrize(("teams", "carriers"), [(3, 1), (2, 1), (2, 2)])
+def test_rings_of_any_length_serve_all_teams(teams: int, carriers: int, stages: int, tmp_path: Path) -> None:
+    """Several chunks of channels and several tiles: stages are used again and again."""
+    path = model(tmp_path, "Conv2d(40, 24, 3, padding=1)", (3, 40, 5, 34))
+    with multiprocessors(1):
+        agrees(path, pick=kept(by_teams(teams, carriers), stages=stages, octets=2), precision="tf32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", ["transposed", "transposed, dilated", "transposed in groups, three axes"])
+def test_phases_of_the_last_axis_can_share_a_tile(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(4):  # as many as there are phases of the other axes: blocks get them in turn
+        agrees(model(tmp_path, *CASES[name]), pick=kept(lambda c: c.w_phases > 1), precision=precision)
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_each_block_keeps_the_weights_of_64_channels(count: int, tmp_path: Path) -> None:
+    """Three shelves on one multiprocessor and on five, of which two have nothing to do."""
+    with multiprocessors(count):
+        agrees(model(tmp_path, "Conv2d(8, 150, 3, padding=1)", (2, 8, 4, 34)), pick=kept(), precision="tf32")
+
+
+# --- results
+
+
+RUNS = {
+    "fours": ((2, 8, 6, 32), 4),
+    "fours across rows": ((2, 8, 6, 30), 4),
+    "twos": ((2, 8, 5, 30), 2),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_whole_rows_leave_as_one_run(name: str, tmp_path: Path) -> None:
+    """At the lower edge a tile has fewer rows than it could."""
+    x, vector = RUNS[name]
+    path = model(tmp_path, "Conv2d(8, 20, 3, padding=1)", x)
+    with multiprocessors(2):
+        program = agrees(path, pick=kept(lambda c: c.tile_h == 2), precision="tf32")
+    assert f"run_vector = {vector};" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [1, 2])
+@pytest.mark.parametrize("name", EPILOGUES)
+def test_what_follows_is_in_the_same_kernel(name: str, rows: int, tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 6), EPILOGUES[name])
+    program = agrees(path, pick=kept(lambda c: c.rows == rows))
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+
+
+@pytest.mark.slow
+def test_channels_last_inputs_are_read_as_they_lie(tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 9, 6, 7).to(memory_format=torch.channels_last)"
+    agrees(model(tmp_path, "Conv2d(9, 6, 3)", (2, 9, 6, 7), inputs=inputs), pick=kept())
+
+
+@pytest.mark.slow
+def test_results_may_lie_in_channels_last_order(tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 8, 5, 6).to(memory_format=torch.channels_last)"
+    body = "return torch.cumsum(self.conv(x) + x, 1) * 2"
+    agrees(model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 6), body, inputs), pick=kept())
+
+
+@pytest.mark.slow
+def test_results_may_be_parts_of_a_concatenation(tmp_path: Path) -> None:
+    body = "y = self.conv(x)\n        return torch.stack([torch.relu(y), torch.tanh(y)], -1), torch.cat([y, y * 2], 1)"
+    agrees(model(tmp_path, "Conv2d(4, 4, 3)", (1, 4, 6, 8), body), pick=kept())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_sixteen_bit_convolutions_are_summed_in_float32(dtype: str, tmp_path: Path) -> None:
+    conv = f"Conv2d(9, 6, 3, bias=False, dtype=torch.{dtype})"
+    inputs = f"torch.randn(2, 9, 6, 7).to(torch.{dtype})"
+    agrees(model(tmp_path, conv, (2, 9, 6, 7), "return self.conv(x)", inputs), pick=kept())
+
+
+# --- numbers of any kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["reference", "tf32"])
+@pytest.mark.parametrize(("first", "last"), [(-5, 0), (0, -5)], ids=["growing", "shrinking"])
+@pytest.mark.parametrize("size", [1e-30, 1e30], ids=["small", "large"])
+def test_values_of_any_size_are_scaled_into_range(
+    size: float, first: int, last: int, precision: str, tmp_path: Path
+) -> None:
+    """Channels differ by five orders of magnitude, so that later chunks may need another scale than the first."""
+    conv, body = "Conv2d(40, 8, 3, bias=False)", "return self.conv(x) * 3"
+    values = f"torch.randn(1, 40, 5, 8) * torch.logspace({first}, {last}, 40).view(40, 1, 1) * {size}"
+    pick = kept(lambda c: c.octets == 2)
+    agrees(model(tmp_path, conv, (1, 40, 5, 8), body, values), pick=pick, precision=precision)
+
+
+@pytest.mark.parametrize("precision", ["reference", "tf32"])
+def test_infinities_and_nans_come_out_where_pytorch_has_them(precision: str, tmp_path: Path) -> None:
+    """Beside an Inf there are results that it does not reach: they are as accurate as without it."""
+    special = "torch.randn(1, 9, 6, 40).index_put((torch.tensor([0, 0]), torch.tensor([3, 5]), torch.tensor([2, 4]), "
+    special += "torch.tensor([2, 7])), torch.tensor([float('inf'), float('nan')]))"
+    path = model(tmp_path, "Conv2d(9, 6, 3, bias=False)", (1, 9, 6, 40), "return self.conv(x)", special)
+    agrees(path, pick=kept(), precision=precision)
+
+
+def test_results_do_not_depend_on_who_is_first(tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(24, 70, 3, padding=1)", (2, 24, 5, 36))
+    found = []
+    for backwards in (False, True):
+        with multiprocessors(3), order(blocks_backwards=backwards, threads_backwards=backwards):
+            found.append(emulated(path, pick=kept()))
+    assert torch.equal(*found)
