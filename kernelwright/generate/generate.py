@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce, scan
+from kernelwright.generate import conv, gemm, pointwise, reduce, scan, sliding, woven
 from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
@@ -16,6 +16,7 @@ from kernelwright.generate.twins import numbered, shared
 from kernelwright.ir.nodes import Iota
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.template import inline_with_templates
+from kernelwright.kernels.unmeasured import UNMEASURED
 from kernelwright.plan import Buffer, Kernel, Plan
 
 Choices = Mapping[str, Choice]
@@ -24,6 +25,8 @@ Choices = Mapping[str, Choice]
 TEMPLATES: tuple[Template, ...] = (
     *pointwise.TEMPLATES,
     *reduce.TEMPLATES,
+    *woven.TEMPLATES,
+    *sliding.TEMPLATES,
     *scan.TEMPLATES,
     *gemm.TEMPLATES,
     *conv.TEMPLATES,
@@ -57,10 +60,25 @@ def ranked_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
 
 def priced_choices(kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
     """The same, each with the microseconds it is expected to take. A template's own order stands where prices tie."""
+    return priced_by([template for template in TEMPLATES if template.name not in UNMEASURED], kernel, device)
+
+
+def unmeasured_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
+    """The configs that nothing chooses until they have been timed on a GPU, the most promising first."""
+    templates = [template for template in TEMPLATES if template.name in UNMEASURED]
+    return [choice for _, choice in priced_by(templates, kernel, device)]
+
+
+def priced_by(templates: Sequence[Template], kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
     priced = [
         (template.cost_us(choice, kernel, device), choice)
+<<<<<<< ours
         for template in TEMPLATES
         if template.target == device.kind and template.name not in UNMEASURED
+=======
+        for template in templates
+        if template.target == device.kind
+>>>>>>> theirs
         for choice in template.configs(kernel, device)
     ]
     return sorted(priced, key=lambda row: row[0])

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
@@ -698,6 +699,13 @@ def reduce_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
     return reduce.configs(work_of_rows(kernel), device)
 
 
+def wide_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
+    """Blocks of 1024 threads for rows across."""
+    if kernel.core is not None or not any(isinstance(node, Reduce) for node in kernel.region.body):
+        return ()
+    return reduce.wide_configs(work_of_rows(kernel), device)
+
+
 def reduce_cost_us(choice: ReduceConfig, kernel: Kernel, device: Device) -> float:
     return reduce.cost_us(choice, work_of_rows(kernel), device)
 
@@ -713,13 +721,18 @@ def reduce_extra(kernel: Kernel, choice: ReduceConfig) -> Extra:
     )
 
 
-def row_of(target: str, headers: tuple[str, ...], *types: type[ReduceConfig]) -> Template:
+Configs: TypeAlias = Callable[[Kernel, Device], Sequence[ReduceConfig]]
+
+
+def row_of(
+    name: str, target: str, headers: tuple[str, ...], configs: Configs, types: tuple[type[ReduceConfig], ...]
+) -> Template:
     return Template(
-        name="reduce",
+        name=name,
         target=target,
         headers=headers,
         types=types,
-        configs=reduce_configs,
+        configs=configs,
         cost_us=reduce_cost_us,
         floor_us=reduce_floor_us,
         source=reduce_source,
@@ -728,6 +741,9 @@ def row_of(target: str, headers: tuple[str, ...], *types: type[ReduceConfig]) ->
 
 
 TEMPLATES = (
-    row_of("cuda", ("launch", "pointwise", "reduce"), Config),
-    row_of("cpu", ("pointwise", "reduce"), CpuConfig),
+    row_of("reduce", "cuda", ("launch", "pointwise", "reduce"), reduce_configs, (Config,)),
+    row_of(
+        "reduce_wide", "cuda", ("launch", "pointwise", "reduce"), wide_configs, ()
+    ),  # its configs are the row's above
+    row_of("reduce", "cpu", ("pointwise", "reduce"), reduce_configs, (CpuConfig,)),
 )

@@ -450,6 +450,23 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
                 yield Config(threads, lanes, 1, min(8, work.columns), "again", 1, False, beside=beside)
 
 
+@cache
+def wide_configs(work: RowWork, device: Device) -> tuple[Config, ...]:
+    """Blocks of 1024 threads across: what they touch at once of a line of memory is longer. Some split the columns, for
+    memory would rather follow few long stretches than many."""
+    if device.kind != "cuda" or not work.across or work.phases > 1:
+        return ()
+    candidates = [
+        Config(1024, lanes, team, vectors, "again", blocks, False)
+        for lanes in (4, 2, 1)
+        for team in (1, 2, 4, 8)
+        for vectors in (8, 4)
+        for blocks in (1, 4, 16)
+    ]
+    fitting = [c for c in candidates if why_not(c, work, device) is None and work.columns >= 64 * c.team * c.blocks]
+    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
+
+
 def kept_or_not(work: RowWork, threads: int, lanes: int, team: int, blocks: int, cluster: bool) -> Iterator[Config]:
     for vectors in (8, 4, 2, 1):
         yield Config(threads, lanes, team, vectors, "again", blocks, cluster)

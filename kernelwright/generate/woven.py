@@ -1,0 +1,170 @@
+"""A `Kernel` whose rows are woven into each other, or walked over in turns, comes in; its C++ goes out.
+
+The struct is that of `generate/reduce.py`. Where rows are woven it also says how long each operand is wanted: a row is
+read once and its result not at all, so both may leave the caches first, while the weights of the next row stay there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.device import Device
+from kernelwright.generate.grid import Access
+from kernelwright.generate.literals import camel, identifier, names_in
+from kernelwright.generate.program import Source
+from kernelwright.generate.reduce import UINT8, RowsWriter, row_formula, rows_of, work_of_rows
+from kernelwright.generate.template import Extra, Template
+from kernelwright.ir.nodes import Reduce
+from kernelwright.kernels import reduce, reduce_turns, reduce_woven
+from kernelwright.plan import Buffer, Kernel
+
+
+class WovenWriter(RowsWriter):
+    """The struct of a region whose rows are woven: see kernels/cuda/reduce_woven.cuh for how it is run."""
+
+    def __init__(self, kernel: Kernel, reads_again: bool) -> None:
+        super().__init__(kernel)
+        self.reads_again = reads_again
+        self.loads_by = "load_once"
+        written = {layout.buffer.name for _, layout in kernel.region.stores}
+        self.changing = {*written, *kernel.writes_over.values()}
+        self.late_accesses = [self.access(name) for name in self.late]
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        return [
+            line.replace("kw::load<N>(", f"kw::{self.way_of(access)}<N>(")
+            for line in super().load_lines(target, access, declared)
+        ]
+
+    def way_of(self, access: Access) -> str:
+        """What only the last phase wants is loaded there, so that the first has its registers; where nothing changes
+        it, even before the stores of the vectors ahead of it."""
+        if access in self.late_accesses and access.layout.buffer.name not in self.changing:
+            return "load_constant"
+        return self.loads_by if any(rows_of(access).outer) and access not in self.late_accesses else "load"
+
+    def store_line(self, name: str, access: Access) -> str:
+        return super().store_line(name, access).replace("kw::store<N>(", "kw::store_once<N>(")
+
+    def load_function(self) -> list[str]:
+        lines = super().load_function()
+        if not self.reads_again:
+            return lines
+        self.loads_by = "load"
+        again = super().load_function()
+        self.loads_by = "load_once"
+        return [*lines, "", again[0].replace(" load(", " load_again("), *again[1:]]
+
+
+def config_struct(name: str, config: dict[str, int], memory: dict[str, int]) -> str:
+    """The named numbers that a template asks for."""
+    sizes = ", ".join(f"{key} = {value}" for key, value in config.items())
+    lines = [f"struct {name} {{", f"    static constexpr int {sizes};"]
+    lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
+    return "\n".join([*lines, "};"])
+
+
+def scratch_of(kernel: Kernel, size: int) -> Extra:
+    name = f"workspace_{kernel.name.removesuffix('_kernel')}"
+    return Extra(scratch=(Buffer(name, (size,), UINT8, (1,)),) if size else ())
+
+
+def reduces(kernel: Kernel) -> bool:
+    return kernel.core is None and any(isinstance(node, Reduce) for node in kernel.region.body)
+
+
+def floor_us(kernel: Kernel, device: Device) -> float:
+    return reduce.floor_us(work_of_rows(kernel), device)
+
+
+# --- woven
+
+
+def woven_configs(kernel: Kernel, device: Device) -> Sequence[reduce_woven.Config]:
+    return reduce_woven.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
+
+
+def woven_cost_us(choice: reduce_woven.Config, kernel: Kernel, device: Device) -> float:
+    return reduce_woven.cost_us(choice, work_of_rows(kernel), device)
+
+
+def woven_extra(kernel: Kernel, choice: reduce_woven.Config) -> Extra:
+    return scratch_of(kernel, reduce_woven.workspace_bytes(choice, work_of_rows(kernel)))
+
+
+def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
+    work = work_of_rows(kernel)
+    writer = WovenWriter(kernel, reduce_woven.left(choice, work) > 0)
+    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
+    scratch = woven_extra(kernel, choice).scratch
+    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
+    sizes |= {"held": choice.held, "blocks": choice.blocks, "together": choice.together, "each": choice.each}
+    memory = {
+        "shared_bytes": reduce_woven.shared_bytes(choice, work),
+        "workspace_bytes": sum(b.nbytes for b in scratch),
+    }
+    struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
+    function = "reduce_woven_together" if choice.together else "reduce_woven"
+    arguments = [f"{{{', '.join(writer.arguments)}}}", *(identifier(b.name) for b in scratch), "stream"]
+    call = f"kw::{function}<{name}, {name}Config>({', '.join(arguments)})"
+    needs = tuple(sorted({*names_in(struct), function, "OnDevice"}))
+    return Source(kernel, work, choice, formula, struct, "reduce_woven", call, needs)
+
+
+# --- in turns
+
+
+def turns_configs(kernel: Kernel, device: Device) -> Sequence[reduce_turns.Config]:
+    return reduce_turns.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
+
+
+def turns_cost_us(choice: reduce_turns.Config, kernel: Kernel, device: Device) -> float:
+    return reduce_turns.cost_us(choice, work_of_rows(kernel), device)
+
+
+def turns_extra(kernel: Kernel, choice: reduce_turns.Config) -> Extra:
+    return scratch_of(kernel, reduce_turns.workspace_bytes(choice, work_of_rows(kernel)))
+
+
+def turns_source(kernel: Kernel, choice: reduce_turns.Config) -> Source:
+    writer = RowsWriter(kernel)
+    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
+    scratch = turns_extra(kernel, choice).scratch
+    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads}
+    sizes |= {"vectors": choice.vectors, "blocks": choice.blocks}
+    memory = {"workspace_bytes": sum(b.nbytes for b in scratch)}
+    struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
+    arguments = [f"{{{', '.join(writer.arguments)}}}", *(identifier(b.name) for b in scratch), "stream"]
+    call = f"kw::reduce_turns<{name}, {name}Config>({', '.join(arguments)})"
+    needs = tuple(sorted({*names_in(struct), "reduce_turns", "OnDevice"}))
+    return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce_turns", call, needs)
+
+
+# --- the rows of the table of templates
+
+HEADERS = ("launch", "pointwise", "reduce")
+
+TEMPLATES = (
+    Template(
+        name="reduce_woven",
+        target="cuda",
+        headers=(*HEADERS, "reduce_woven"),
+        types=(reduce_woven.Config,),
+        configs=woven_configs,
+        cost_us=woven_cost_us,
+        floor_us=floor_us,
+        source=woven_source,
+        extra=woven_extra,
+    ),
+    Template(
+        name="reduce_turns",
+        target="cuda",
+        headers=(*HEADERS, "reduce_turns"),
+        types=(reduce_turns.Config,),
+        configs=turns_configs,
+        cost_us=turns_cost_us,
+        floor_us=floor_us,
+        source=turns_source,
+        extra=turns_extra,
+    ),
+)

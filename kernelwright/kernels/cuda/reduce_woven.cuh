@@ -1,0 +1,318 @@
+// Rows that stay on the multiprocessors from one phase to the next, and are woven into each other: the last phase of a
+// row and the first of the next are one walk, in which each vector is stored and the one that takes its place is read.
+// Memory has something to read and something to write all the time, and blocks stay until the last row is done.
+//
+// The blocks of a row are a cluster, whose states meet in shared memory, or, where no cluster holds a row, as many as
+// that takes, which all run at once and meet in global memory as those of reduce_together do.
+//
+// Config: threads  of a block, all on one row         lanes     of a vector
+//         vectors  a thread keeps in shared memory    held      vectors that it has in registers besides
+//         blocks   that share a row                   together  rows at a time, where their blocks are no clusters
+//         each     blocks that a multiprocessor has at a time
+//
+// Body: as in reduce.cuh; where a thread has more vectors than it can keep, also load_again, which leaves what it reads
+// in the L2 cache.
+#pragma once
+
+#include "reduce.cuh"
+
+namespace kw {
+
+// kw: WovenSlots
+// The vectors of a thread, `threads` apart: the first are in shared memory, then come those in registers. What is left is
+// read again.
+template <typename Body, typename Config> struct WovenSlots {
+    using Place = ReducePlace<Body, Config>;
+    using Operands = typename Body::template Operands<Config::lanes>;
+    static constexpr int kept = Config::vectors, held = Config::held;
+    static constexpr int all = int((Place::share + Config::threads - 1) / Config::threads);
+    static constexpr int left = all > kept + held ? all - kept - held : 0;
+    // 32 KB of a multiprocessor are on their way: what it reads in the time a load takes while all of them load.
+    static constexpr int many = vectors_in<Operands>(32768 / (Config::threads * Config::each));
+    static_assert(Config::team == Config::threads && !Body::across && Place::rest == 0, "whole vectors along a row");
+    static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
+};
+
+// kw: woven_pass
+// `count` vectors of a thread, from the one at `at` on: those of the next row are on their way while those whose place
+// they take are stored. `place_of` says where each is kept.
+template <int count, bool whole, typename Body, typename Config, typename Row, typename PlaceOf>
+KW_DEVICE void woven_pass(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                          const ReducePlace<Body, Config>& next, const Row& after, typename Body::Index at,
+                          PlaceOf place_of, typename Body::template State<0, Config::lanes>& state) {
+    using Index = typename Body::Index;
+    using Operands = typename Body::template Operands<Config::lanes>;
+    constexpr Index columns = ReducePlace<Body, Config>::columns;
+    const Index end = now.end(), next_end = next.end();
+    typename Body::template State<Body::reductions, Config::lanes> nothing;
+    Operands ahead[count];
+#pragma unroll
+    for (int u = 0; u < count; ++u)
+        if (whole || at + u * Config::threads < next_end)
+            ahead[u] = Body::template load<Config::lanes>(args, next.row(), (at + u * Config::threads) * columns);
+#pragma unroll
+    for (int u = 0; u < count; ++u)
+        if (whole || at + u * Config::threads < end) {
+            const Operands x = place_of(u);
+            Body::step(args, now.row(), (at + u * Config::threads) * columns, x, r, nothing);
+        }
+#pragma unroll
+    for (int u = 0; u < count; ++u)
+        if (whole || at + u * Config::threads < next_end) {
+            place_of(u) = ahead[u];
+            Body::step(args, next.row(), (at + u * Config::threads) * columns, ahead[u], after, state);
+        }
+}
+
+// kw: woven_passes
+// The same, without a look at each vector where none of the block's is beyond the end of its row.
+template <int count, typename Body, typename Config, typename Row, typename PlaceOf>
+KW_DEVICE void woven_passes(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                            const ReducePlace<Body, Config>& next, const Row& after, int slot, PlaceOf place_of,
+                            typename Body::template State<0, Config::lanes>& state) {
+    if constexpr (count > 0) {
+        using Index = typename Body::Index;
+        const Index first = now.begin() + Index(slot) * Config::threads, stop = first + count * Config::threads;
+        const Index at = first + now.member;
+        if (stop <= now.end() && stop <= next.end())
+            woven_pass<count, true>(args, now, r, next, after, at, place_of, state);
+        else woven_pass<count, false>(args, now, r, next, after, at, place_of, state);
+    }
+}
+
+// kw: woven_held
+// The vectors that are in registers, a few at a time, from number `first` on.
+template <int first, typename Body, typename Config, typename Row, typename Held>
+KW_DEVICE void woven_held(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                          const ReducePlace<Body, Config>& next, const Row& after, Held& held,
+                          typename Body::template State<0, Config::lanes>& state) {
+    using Slots = WovenSlots<Body, Config>;
+    constexpr int left = Slots::held - first, count = left < Slots::many ? left : Slots::many;
+    if constexpr (count > 0) {
+        woven_passes<count>(args, now, r, next, after, Slots::kept + first,
+                            [&](int u) -> typename Slots::Operands& { return held[first + u]; }, state);
+        woven_held<first + count>(args, now, r, next, after, held, state);
+    }
+}
+
+// kw: woven_left
+// A phase over what is neither in shared memory nor in registers. The first goes forwards and leaves it in the L2 cache,
+// the others go backwards, so that they meet what was read last.
+template <typename Body, typename Config, int phase, typename Row>
+KW_DEVICE void woven_left(const typename Body::Args& args, const ReducePlace<Body, Config>& place, const Row& r,
+                          typename Body::template State<phase, Config::lanes>& state) {
+    using Slots = WovenSlots<Body, Config>;
+    if constexpr (Slots::left > 0) {
+        using Index = typename Body::Index;
+        constexpr int many = Slots::many, times = (Slots::left + many - 1) / many;
+        constexpr Index columns = ReducePlace<Body, Config>::columns;
+        const Index first = place.begin() + (Slots::kept + Slots::held) * Config::threads + place.member;
+        const Index end = place.end();
+#pragma unroll 1
+        for (int time = 0; time < times; ++time) {
+            const Index at = first + Index(phase == 0 ? time : times - 1 - time) * (many * Config::threads);
+            typename Slots::Operands x[many];
+#pragma unroll
+            for (int u = 0; u < many; ++u) {
+                const Index column = (at + u * Config::threads) * columns;
+                if (at + u * Config::threads >= end) continue;
+                if constexpr (phase == Body::reductions) x[u] = Body::template load<Config::lanes>(args, place.row(), column);
+                else x[u] = Body::template load_again<Config::lanes>(args, place.row(), column);
+            }
+#pragma unroll
+            for (int u = 0; u < many; ++u)
+                if (at + u * Config::threads < end)
+                    Body::step(args, place.row(), (at + u * Config::threads) * columns, x[u], r, state);
+        }
+    }
+}
+
+// kw: woven_relay
+// The last phase of the row `now` and the first of `next`; either may be missing. What is read again of the one comes
+// first and of the other last, so that little else passes through the L2 cache in between.
+template <typename Body, typename Config, typename Row, typename Held>
+KW_DEVICE void woven_relay(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                           const ReducePlace<Body, Config>& next, const Row& after, Held& held,
+                           typename Body::template State<0, Config::lanes>& state) {
+    using Slots = WovenSlots<Body, Config>;
+    using Operands = typename Slots::Operands;
+    constexpr int many = Slots::many, rest = Slots::kept % many;
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
+    typename Body::template State<Body::reductions, Config::lanes> nothing;
+    woven_left<Body, Config, Body::reductions>(args, now, r, nothing);
+    int slot = 0;
+#pragma unroll 1
+    for (; slot + many <= Slots::kept; slot += many)
+        woven_passes<many>(args, now, r, next, after, slot,
+                           [&](int u) -> Operands& { return kept[(slot + u) * Config::threads]; }, state);
+    woven_passes<rest>(args, now, r, next, after, slot,
+                       [&](int u) -> Operands& { return kept[(slot + u) * Config::threads]; }, state);
+    woven_held<0>(args, now, r, next, after, held, state);
+    woven_left<Body, Config, 0>(args, next, after, state);
+}
+
+// kw: woven_walk
+// A phase between the first and the last.
+template <typename Body, typename Config, int phase, typename Row, typename Held>
+KW_DEVICE void woven_walk(const typename Body::Args& args, const ReducePlace<Body, Config>& place, const Row& r,
+                          const Held& held, typename Body::template State<phase, Config::lanes>& state) {
+    using Slots = WovenSlots<Body, Config>;
+    using Index = typename Body::Index;
+    constexpr Index columns = ReducePlace<Body, Config>::columns;
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    const auto* const kept = reinterpret_cast<const typename Slots::Operands*>(kept_bytes) + threadIdx.x;
+    const Index at = place.begin() + place.member, end = place.end();
+    woven_left<Body, Config, phase>(args, place, r, state);
+#pragma unroll 4
+    for (int slot = 0; slot < Slots::kept; ++slot)
+        if (at + slot * Config::threads < end)
+            Body::step(args, place.row(), (at + slot * Config::threads) * columns, kept[slot * Config::threads], r, state);
+#pragma unroll
+    for (int u = 0; u < Slots::held; ++u)
+        if (at + (Slots::kept + u) * Config::threads < end)
+            Body::step(args, place.row(), (at + (Slots::kept + u) * Config::threads) * columns, held[u], r, state);
+}
+
+// kw: merged_in_turn
+// What the blocks of a cluster know together, merged in the order of the blocks, again and again: who comes to a barrier
+// has read what was left at the one before, so that two places used in turn are enough.
+template <int blocks, int phase, typename State> KW_DEVICE State merged_in_turn(const State& state, int turn) {
+    constexpr int words = (sizeof state + 3) / 4;
+    __shared__ uint32_t own[2][words];
+    if (threadIdx.x == 0) __builtin_memcpy(own[turn % 2], &state, sizeof state);
+    cluster_barrier();
+    uint32_t theirs[words];
+#pragma unroll
+    for (int i = 0; i < words; ++i) theirs[i] = shared_word_of(&own[turn % 2][i], threadIdx.x % blocks);
+    State other;
+    __builtin_memcpy(&other, theirs, sizeof other);
+    return merged_in_warp<blocks>(other);
+}
+
+// kw: met_woven
+// What all blocks of a row know together.
+template <typename Body, typename Config, int phase, typename State>
+KW_DEVICE State met_woven(State state, void* workspace, int part, int turn) {
+    state = merged_in_block<Config::threads, phase>(state);
+    if constexpr (Config::together > 0)
+        return merged_in_grid<Body, Config, phase>(state, workspace, int(blockIdx.x) / Config::blocks, part, turn);
+    else if constexpr (Config::blocks > 1) return merged_in_turn<Config::blocks, phase>(state, turn);
+    __syncthreads();  // where nothing else makes them wait, the next row's states would come over this one's
+    return state;
+}
+
+// kw: finish_woven
+// The values of a row, from phase to phase.
+template <typename Body, typename Config, int phase, typename Row, typename Held>
+KW_DEVICE void finish_woven(const typename Body::Args& args, void* workspace, const ReducePlace<Body, Config>& place,
+                            Row& r, const Held& held, const typename Body::template State<phase, Config::lanes>& lanes,
+                            int& turn) {
+    Body::finish(met_woven<Body, Config, phase>(lanes.folded(), workspace, place.part, turn++), r);
+    if constexpr (phase + 1 < Body::reductions) {
+        typename Body::template State<phase + 1, Config::lanes> next;
+        next.clear();
+        woven_walk<Body, Config, phase + 1>(args, place, r, held, next);
+        finish_woven<Body, Config, phase + 1>(args, workspace, place, r, held, next, turn);
+    }
+}
+
+// kw: reduce_woven_kernel
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads, Config::each)
+reduce_woven_kernel(typename Body::Args args, void* workspace) {
+    using Place = ReducePlace<Body, Config>;
+    using Operands = typename Body::template Operands<Config::lanes>;
+    Operands held[Config::held > 0 ? Config::held : 1];
+    Place now, next;
+    now.active = false;  // before the first row nothing is stored
+    auto r = Body::template begin<1>(args, now.row());
+    for (int turn = 0;;) {
+        const auto after = Body::template begin<1>(args, next.row());
+        typename Body::template State<0, Config::lanes> state;
+        state.clear();
+        woven_relay<Body, Config>(args, now, r, next, after, held, state);
+        if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
+        if (!next.active) break;
+        now = next;
+        r = after;
+        finish_woven<Body, Config, 0>(args, workspace, now, r, held, state, turn);
+        next.unit += gridDim.x / Config::blocks;
+        next.active = next.unit < Place::units;
+    }
+    if constexpr (Config::blocks > 1 && Config::together == 0)
+        cluster_barrier();  // others may still read this block's shared memory
+}
+
+// kw: reduce_woven
+// A row for a cluster, or for one block. Each that there is room for stays, and takes rows in turn with the others.
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config> cudaError_t reduce_woven(const typename Body::Args& args, cudaStream_t stream) {
+    constexpr auto kernel = reduce_woven_kernel<Body, Config>;
+    constexpr int shared_bytes =
+        Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
+    static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
+        return error;
+    if constexpr (Config::blocks > 8)
+        if (const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1))
+            return error;
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {Config::blocks, 1, 1};
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(Config::blocks);
+    launch.blockDim = dim3(Config::threads);
+    launch.dynamicSmemBytes = shared_bytes;
+    launch.stream = stream;
+    launch.attrs = &cluster;
+    launch.numAttrs = 1;
+    int room = 0;  // for so many clusters at a time
+    if (const cudaError_t error = cudaOccupancyMaxActiveClusters(&room, kernel, &launch)) return error;
+    if (room < 1 || !all_aligned(args)) return reduce<Body, Alone<Config>>(args, stream);
+    constexpr int64_t rows = ReducePlace<Body, Config>::units;
+    launch.gridDim = dim3(unsigned((rows < room ? rows : room) * Config::blocks));
+    return cudaLaunchKernelEx(&launch, kernel, args, static_cast<void*>(nullptr));
+}
+#endif
+
+// kw: reduce_woven_together
+// A row for more blocks than a cluster has. All of them run at once, or a block takes a row, as in reduce_together.
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config>
+cudaError_t reduce_woven_together(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    using Parts = TogetherParts<Body, Config>;
+    static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
+    constexpr auto kernel = reduce_woven_kernel<Body, Config>;
+    constexpr int blocks = Config::blocks * Config::together;
+    constexpr int shared_bytes =
+        Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
+    static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
+    int device = 0, multiprocessors = 0, each = 0;
+    if (const cudaError_t error = cudaGetDevice(&device)) return error;
+    if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
+        return error;
+    if (const cudaError_t error =
+            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
+        return error;
+    if (const cudaError_t error =
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Config::threads, shared_bytes))
+        return error;
+    if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, Alone<Config>>(args, stream);
+    if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Parts::template start<0>(), stream)) return error;
+    cudaLaunchAttribute at_once;
+    at_once.id = cudaLaunchAttributeCooperative;
+    at_once.val.cooperative = 1;
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(blocks);
+    launch.blockDim = dim3(Config::threads);
+    launch.dynamicSmemBytes = shared_bytes;
+    launch.stream = stream;
+    launch.attrs = &at_once;
+    launch.numAttrs = 1;
+    return cudaLaunchKernelEx(&launch, kernel, args, workspace);
+}
+#endif
+
+}  // namespace kw

@@ -1,0 +1,221 @@
+"""Rows woven into each other: the configs of kernels/cuda/reduce_woven.cuh, which fit, and what each should take."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+
+from kernelwright.device import Device
+from kernelwright.kernels import reduce
+from kernelwright.kernels.pointwise import LAUNCH_US
+from kernelwright.kernels.reduce import RESERVED_SMEM_BYTES, WARP, RowWork
+
+# What is on its way to a multiprocessor, and a thread's part of it: WovenSlots in the header.
+IN_FLIGHT_BYTES = 32768
+MOST_IN_FLIGHT = 16
+
+# A cluster of more than eight must be asked for, and wants all of a GPC's multiprocessors.
+CLUSTERS = (1, 2, 4, 8, 16)
+
+# In registers a thread holds no more bytes than this of a row, for it has those on their way besides.
+MOST_HELD_BYTES = 128
+
+# Memory moves so much of what a copy would: expected, not measured.
+EXPECTED_SHARE = 0.94
+
+# Of the L2 cache, what survives from the first phase to the last of a row that is woven: expected, not measured.
+L2_SHARE = 0.4
+
+# From the last load of a row to the first store, of a block, a cluster, and of blocks that meet in global memory.
+MEET_US = {"block": 1.0, "cluster": 2.0, "grid": 4.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """CUDA.
+
+    threads   of a block, all on one row
+    lanes     neighbours in a vector
+    vectors   a thread keeps in shared memory
+    held      vectors that it has in registers besides; what is left of a row is read again
+    blocks    that share a row
+    together  rows at a time, whose blocks all run at once; 0: the blocks of a row are a cluster
+    each      blocks that a multiprocessor has at a time
+    """
+
+    threads: int
+    lanes: int
+    vectors: int
+    held: int
+    blocks: int
+    together: int = 0
+    each: int = 1
+
+
+def as_plain(config: Config) -> reduce.Config:
+    """What the plain templates would call it."""
+    threads = config.threads
+    return reduce.Config(threads, config.lanes, threads, config.vectors, "shared", config.blocks, False, 1)
+
+
+def slots(config: Config, work: RowWork) -> int:
+    """Vectors of a row that a thread has."""
+    return math.ceil(work.share(as_plain(config)) / config.threads)
+
+
+def left(config: Config, work: RowWork) -> int:
+    """Those of them that have no place between phases."""
+    return max(0, slots(config, work) - config.vectors - config.held)
+
+
+def left_bytes(config: Config, work: RowWork) -> int:
+    return left(config, work) * config.threads * config.blocks * work.kept_bytes(config.lanes)
+
+
+def shared_bytes(config: Config, work: RowWork) -> int:
+    return reduce.shared_bytes(as_plain(config), work)
+
+
+def static_shared_bytes(config: Config, work: RowWork) -> int:
+    """The states of the warps of a block; those of a cluster's blocks, in two places."""
+    meeting = sum(2 * (size + 16) for size in work.state_bytes)
+    return reduce.static_shared_bytes(as_plain(config), work) + meeting
+
+
+def in_flight(config: Config, work: RowWork) -> int:
+    """Vectors that a thread has on their way."""
+    each_bytes = IN_FLIGHT_BYTES // (config.threads * config.each)
+    return max(1, min(MOST_IN_FLIGHT, each_bytes // work.kept_bytes(config.lanes)))
+
+
+def why_not(config: Config, work: RowWork, device: Device) -> str | None:
+    """The reason a config cannot run this work, in words."""
+    if device.kind != "cuda" or device.capability < (9, 0):
+        return f"{device.arch} has no clusters."
+    if work.across or work.columns % config.lanes:
+        return "only whole vectors along a row are woven."
+    if not work.holds or work.phases == len(work.state_bytes):
+        return "no phase stores what is kept, so that the next row could take its place."
+    if config.blocks > 1 and work.in_place:
+        return "a row's result would be written before every block has read what it replaces."
+    return (
+        reduce.why_no_vectors(as_plain(config), work)
+        or why_no_team(config, work, device)
+        or why_no_room(config, work, device)
+    )
+
+
+def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
+    if config.threads % WARP or config.threads & (config.threads - 1):
+        return f"{config.threads} threads are no power of two of whole warps."
+    if config.threads >= 2 * work.share(as_plain(config)):
+        return (
+            f"{config.threads} threads share {work.share(as_plain(config))} vectors: half of them have nothing to do."
+        )
+    if not config.together and config.blocks not in CLUSTERS:
+        return f"clusters of {config.blocks} blocks."
+    if config.together and config.together * config.blocks > device.multiprocessors * config.each:
+        return f"{config.together * config.blocks} blocks do not run at once."
+    if config.vectors < 1 or config.vectors + config.held > slots(config, work):
+        return f"{config.vectors} and {config.held} places for {slots(config, work)} vectors."
+    if left(config, work) and config.together != 1:
+        return "only where all multiprocessors are at one row is what it reads again still in the L2 cache."
+    if left_bytes(config, work) > device.l2_bytes:
+        return f"{left_bytes(config, work):,} B of a row have no place but an L2 cache of {device.l2_bytes:,} B."
+    return None
+
+
+def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
+    asked, static = shared_bytes(config, work), static_shared_bytes(config, work)
+    room = min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
+    if asked + static > room:
+        return f"{asked + static:,} B of shared memory; each of {config.each} blocks has {room:,} B."
+    if config.threads * config.each > device.max_threads_per_multiprocessor:
+        return f"{config.each} blocks of {config.threads} threads are more than a multiprocessor has."
+    most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (config.threads * config.each))
+    words = work.kept_bytes(config.lanes) // 4
+    wanted = work.own_registers + (config.held + 2 * in_flight(config, work)) * max(1, words)
+    if wanted > most:
+        return f"{wanted} registers; a thread has {most}."
+    return None
+
+
+@cache
+def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
+    """Every config that fits, the most promising first."""
+    if device.kind != "cuda" or work.across or not work.holds:
+        return ()
+    clusters = [c for c in dict.fromkeys(cluster_configs(work, device)) if why_not(c, work, device) is None]
+    together = [c for c in dict.fromkeys(together_configs(work, device)) if why_not(c, work, device) is None]
+    # Blocks that meet in global memory wait longer than a cluster does.
+    return tuple(sorted(clusters or together, key=lambda c: cost_us(c, work, device)))
+
+
+def widest_lanes(work: RowWork) -> int:
+    """One word of 16 bytes, or as much of it as the lines allow."""
+    for lanes in (8, 4, 2):
+        plain = reduce.Config(WARP, lanes, WARP, 1, "again", 1, False)
+        fits = lanes * max(work.itemsizes) <= 16 and work.columns % lanes == 0
+        if fits and reduce.why_no_vectors(plain, work) is None:
+            return lanes
+    return 1
+
+
+def cluster_configs(work: RowWork, device: Device) -> Iterator[Config]:
+    lanes = widest_lanes(work)
+    for threads in (512, 256):
+        for blocks in CLUSTERS:
+            for each in (1, 2, 3):
+                yield placed(Config(threads, lanes, 1, 0, blocks, 0, each), work, device)
+
+
+def together_configs(work: RowWork, device: Device) -> Iterator[Config]:
+    """As many rows at a time as there is room for, or fewer; where there is none for one, the rest is left. Blocks of a
+    number that divides rows evenly look at no ends; all multiprocessors have more in flight."""
+    lanes, threads, found = widest_lanes(work), 512, 0
+    for together in range(min(work.rows, device.multiprocessors // max(CLUSTERS)), 0, -1):
+        most = device.multiprocessors // together
+        if left(placed(Config(threads, lanes, 1, 0, most, together), work, device), work) and together > 1:
+            continue
+        for blocks in (most, 1 << (most.bit_length() - 1)):
+            yield placed(Config(threads, lanes, 1, 0, blocks, together), work, device)
+        found += 1
+        if found == 2:
+            return
+
+
+def placed(config: Config, work: RowWork, device: Device) -> Config:
+    """As many vectors as fit in shared memory, and as many of the others as a thread may hold."""
+    kept = work.kept_bytes(config.lanes)
+    room = min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
+    vectors = max(1, (room - static_shared_bytes(config, work)) // (config.threads * kept))
+    everything = slots(config, work)
+    vectors = min(vectors, everything)
+    held = min(everything - vectors, MOST_HELD_BYTES // max(4, kept))
+    return Config(config.threads, config.lanes, vectors, held, config.blocks, config.together, config.each)
+
+
+def workspace_bytes(config: Config, work: RowWork) -> int:
+    """What blocks that are no cluster leave for each other: two places each, and a line for those who have arrived."""
+    if not config.together:
+        return 0
+    return config.together * 128 + sum(2 * config.together * config.blocks * n + 16 for n in work.state_bytes)
+
+
+def cost_us(config: Config, work: RowWork, device: Device) -> float:
+    """Bytes at a little less than the speed of a copy; rows in work beside a waiting one hide most of its wait."""
+    at_a_time = config.together or max(1, device.multiprocessors * config.each // config.blocks)
+    moved = work.bytes_moved + read_again(config, work, device)
+    moved += reduce.reread_bytes(work, device, min(at_a_time, work.rows))
+    meet = MEET_US["grid" if config.together else "cluster" if config.blocks > 1 else "block"]
+    waits = math.ceil(work.rows / at_a_time) * len(work.state_bytes) * meet
+    hidden = 1.0 if at_a_time == 1 else 1.0 / math.sqrt(at_a_time)
+    return LAUNCH_US + moved / device.copy_gbps / 1e3 / EXPECTED_SHARE + waits * hidden
+
+
+def read_again(config: Config, work: RowWork, device: Device) -> float:
+    """What is left of the rows, less what the L2 cache still has."""
+    missed = max(0.0, left_bytes(config, work) - L2_SHARE * device.l2_bytes)
+    return work.rows * missed * (work.phases - 1)

@@ -1,0 +1,281 @@
+"""Templates that no GPU has timed yet, run on the host: rows woven, in turns, windows that slide, scans ahead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from kernelwright.generate.generate import program_text, unmeasured_choices
+from kernelwright.ir.dtypes import DType, float32, float64
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
+from kernelwright.kernels import reduce, reduce_sliding, reduce_turns, reduce_woven, scan_ahead
+from kernelwright.kernels.choices import Choice
+from kernelwright.kernels.reduce import RowWork
+from kernelwright.kernels.scan import ScanWork
+from kernelwright.load import Problem
+from kernelwright.plan import Kernel
+from kernelwright.plan.steps import contiguous
+from tests.emulator import test_scans
+from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
+from tests.emulator.run import agrees
+from tests.emulator.test_reductions import H200, call, case_of
+from tests.property.graphs_of_rows import Case
+from tests.property.runs_of_rows import Run
+
+pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
+
+Woven, Turns, Sliding = reduce_woven.Config, reduce_turns.Config, reduce_sliding.Config
+
+# On one multiprocessor, so that each cluster has several rows, one after the other.
+WOVEN: dict[str, tuple[Shape, Woven]] = {
+    "a block a row": ((5, 1000), Woven(64, 4, 4, 0, 1)),
+    "a cluster, some in registers": ((5, 1000), Woven(32, 4, 2, 2, 2)),
+    "a large cluster": ((9, 1000), Woven(32, 2, 1, 0, 16)),
+    "at once, two rows": ((5, 1000), Woven(64, 4, 1, 1, 2, 2)),
+    "at once, some is read again": ((3, 1000), Woven(32, 4, 1, 1, 2, 1)),
+    "elements": ((5, 333), Woven(32, 1, 3, 3, 2)),
+    "one row": ((1, 1000), Woven(64, 4, 3, 1, 1)),
+    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8)),
+    "at once, nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
+    "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 0, 2)),
+}
+TURNS: dict[str, tuple[Shape, Turns]] = {
+    "two blocks": ((5, 1000), Turns(64, 4, 1, 2)),
+    "a rest": ((1, 4003), Turns(32, 4, 2, 3)),
+    "elements": ((3, 1003), Turns(32, 1, 2, 3)),
+    "one row": ((1, 9000), Turns(64, 4, 4, 5)),
+}
+
+
+def weighted_case(shape: Shape) -> Case:
+    """LayerNorm with a weight and a bias of a row's length, which only its last phase reads."""
+
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        weight, bias = (Input(f"x{i}", i, shape[1:], dtype, contiguous(shape[1:])) for i in (1, 2))
+        mean = Map("div", (Reduce("sum", x, (1,)), Const(float(shape[1]), dtype)))
+        variance = Map("div", (Reduce("deviations", x, (1,)), Const(float(shape[1]), dtype)))
+        scale = Map("rsqrt", (Map("add", (variance, Const(1e-5, dtype))),))
+        rest = Map("mul", (Map("sub", (x, Broadcast(mean, shape))), Broadcast(scale, shape)))
+        y = Map("add", (Map("mul", (rest, Broadcast(weight, shape))), Broadcast(bias, shape)))
+        return Graph((x, weight, bias), (y,), (), Group("tuple", (0,)))
+
+    chance = torch.Generator().manual_seed(2)
+    tensors = (torch.randn(shape, generator=chance), *(torch.randn(shape[1:], generator=chance) for _ in range(2)))
+    return Case(built(float32), built(float64), tensors)
+
+
+def softmax_case(x: torch.Tensor) -> Case:
+    shape = tuple(x.shape)
+
+    def built(dtype: DType) -> Graph:
+        leaf = Input("x0", 0, shape, dtype, contiguous(shape))
+        largest = Broadcast(Reduce("max", leaf, (1,)), shape)
+        total = Broadcast(Reduce("exponentials", leaf, (1,)), shape)
+        y = Map("div", (Map("exp", (Map("sub", (leaf, largest)),)), total))
+        return Graph((leaf,), (y,), (), Group("tuple", (0,)))
+
+    return Case(built(float32), built(float64), (x,))
+
+
+def why_not(config: Choice, work: RowWork) -> str | None:
+    if isinstance(config, Woven):
+        return reduce_woven.why_not(config, work, H200)
+    assert isinstance(config, Turns)
+    return reduce_turns.why_not(config, work, H200)
+
+
+def runs_of(cases: Sequence[tuple[Case, Choice]]) -> tuple[list[Run], Callable[..., int]]:
+    """One program for all of them."""
+    runs = [Run.of(number, case, H200, lambda kernel, c=config: c) for number, (case, config) in enumerate(cases)]  # type: ignore[misc]
+    for run, (_, config) in zip(runs, cases, strict=True):
+        (source,) = run.program.sources
+        assert isinstance(source.work, RowWork)
+        assert why_not(config, source.work) is None
+    library = library_of(program_text([launch for run in runs for launch in run.program.launches], "cuda"))
+    return runs, partial(call, library)
+
+
+def checked(cases: Sequence[tuple[Case, Choice]]) -> None:
+    """Right, the same bits twice, and in whatever order blocks and threads run."""
+    runs, caller = runs_of(cases)
+    for run in runs:
+        with multiprocessors(1):
+            run.check(caller)
+        with multiprocessors(1), order(blocks_backwards=True, threads_backwards=True):
+            run.check(caller)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WOVEN)
+def test_woven_rows_are_right(name: str) -> None:
+    shape, config = WOVEN[name]
+    checked([(case_of(shape, (1,)), config)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TURNS)
+def test_rows_in_turns_are_right(name: str) -> None:
+    shape, config = TURNS[name]
+    checked([(case_of(shape, (1,)), config)])
+
+
+def test_what_only_the_last_phase_wants_is_loaded_there_ahead_of_stores() -> None:
+    case, config = weighted_case((5, 1000)), Woven(32, 4, 2, 2, 2)
+    runs, caller = runs_of([(case, config)])
+    (source,) = runs[0].program.sources
+    assert source.struct.count("kw::load_constant<N>") == 2
+    assert source.struct.count("kw::load_once<N>") == source.struct.count("kw::store_once<N>") == 1
+    with multiprocessors(1):
+        runs[0].check(caller)
+
+
+def test_what_is_read_again_stays_in_the_caches() -> None:
+    runs, caller = runs_of([(weighted_case((3, 1000)), Woven(32, 4, 1, 1, 2, 1))])
+    (source,) = runs[0].program.sources
+    assert "load_again(const Args& a" in source.struct
+    with multiprocessors(1):
+        runs[0].check(caller)
+
+
+def test_infinities_and_nan_stay_in_their_rows() -> None:
+    x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
+    x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
+    configs: list[Choice] = [Woven(32, 4, 2, 2, 2), Woven(64, 4, 1, 1, 2, 2), Turns(64, 4, 1, 2)]
+    runs, caller = runs_of([(softmax_case(x), config) for config in configs])
+    for run in runs:
+        with multiprocessors(1):
+            (got,) = run.forward(caller)(None, x)
+        wanted = torch.softmax(x, 1)
+        assert torch.equal(got.isnan(), wanted.isnan())
+        assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-7, equal_nan=True)
+
+
+def test_operands_off_their_alignment_have_a_block_a_row() -> None:
+    case = case_of((5, 128), (1,))
+    (x,) = case.tensors
+    shifted = torch.empty(5 * 128 + 1)[1:].view(5, 128).copy_(x)
+    moved = Case(case.graph, case.wide, (shifted,))
+    runs, caller = runs_of([(moved, Woven(32, 4, 1, 0, 1)), (moved, Turns(32, 2, 1, 2))])
+    for run in runs:
+        run.check(caller)
+
+
+# --- windows
+
+POOLED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.pool = nn.{pool}
+
+    def forward(self, x):
+        return self.pool(x)
+
+def get_inputs():
+    x = torch.randn{shape}
+    x.view(-1)[3], x.view(-1)[x.numel() // 2], x.view(-1)[-1] = {special}
+    return [x]
+
+def get_init_inputs():
+    return []
+"""
+POOLS = {
+    "maxima, apart": ("MaxPool1d(8, stride=1, padding=4, dilation=3)", (2, 3, 64)),
+    "means": ("AvgPool1d(8, stride=1, padding=4)", (2, 3, 64)),
+    "planes, off their words": ("MaxPool2d(4, stride=1, padding=1)", (1, 2, 5, 20)),
+    "spaces, two apart": ("AvgPool3d(3, stride=2, padding=1)", (1, 1, 5, 4, 36)),
+    "spaces, apart": ("MaxPool3d(3, stride=2, padding=1, dilation=3)", (1, 1, 7, 6, 40)),
+    "no border": ("AvgPool2d(3, stride=1)", (1, 2, 5, 20)),
+    "a line that is no whole word": ("AvgPool1d(4, stride=1)", (1, 3, 43)),
+    "a last word that no window sees whole": ("AvgPool1d(3, stride=2)", (2, 3, 44)),
+    "lines that a warp has for itself": ("AvgPool1d(8, stride=1, padding=4)", (1, 2, 300)),
+    "few results a line": ("MaxPool1d(8, stride=1)", (2, 3, 24)),
+    "more lines than lanes": ("AvgPool2d((5, 2), stride=(3, 1), padding=(2, 0))", (1, 1, 11, 20)),
+}
+
+
+def sliding(kernel: Kernel, number: int) -> list[Choice]:
+    found = [c for c in unmeasured_choices(kernel, H200) if isinstance(c, Sliding)]
+    return found[number % len(found) :] if found else []
+
+
+def pooled(name: str, number: int, special: str) -> None:
+    pool, shape = POOLS[name]
+    text = POOLED.format(pool=pool, shape=shape, special=special)
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        return [*sliding(kernel, number), choices[0]][0]
+
+    program = agrees(Problem("pooled", text, Path("pooled.py")), pick=pick)
+    (source,) = program.sources
+    whole = shape[-1] % 4 == 0
+    assert ("reduce_sliding" in source.call) == whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", POOLS)
+def test_windows_that_slide_are_right(name: str) -> None:
+    pooled(name, 0, "1.0, 2.0, 3.0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 3, 5])
+@pytest.mark.parametrize("name", POOLS)
+def test_windows_that_slide_are_right_with_every_config(name: str, number: int, thorough: None) -> None:
+    pooled(name, number, "1.0, 2.0, 3.0")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["maxima, apart", "means"])
+def test_windows_pass_infinities_and_nan_on(name: str) -> None:
+    pooled(name, 0, 'float("nan"), float("inf"), -float("inf")')
+
+
+# --- scans
+
+AHEAD = {
+    "part of a warp": scan_ahead.Config(8, 8, 4, 2),
+    "a warp": scan_ahead.Config(32, 2, 4, 2),
+    "a block": scan_ahead.Config(128, 1, 4, 1),
+    "element by element": scan_ahead.Config(64, 1, 1, 4),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
+@pytest.mark.parametrize("name", AHEAD)
+def test_scans_with_the_next_tile_on_its_way_are_right(name: str, reverse: bool) -> None:
+    config = AHEAD[name]
+    run = Run.of(0, test_scans.case_of((5, 2600), 1, reverse), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, ScanWork)
+    assert scan_ahead.why_not(config, source.work, H200) is None
+    test_scans.check(run, partial(call, library_of(program_text(run.program.launches, "cuda"))))
+
+
+# --- wide blocks
+
+
+@pytest.mark.parametrize("config", [reduce.Config(1024, 1, 4, 4, "again", 1, False)], ids=["four of them share rows"])
+def test_wide_blocks_across_are_right(config: reduce.Config) -> None:
+    shape = (2, 70, 270)
+
+    def built(dtype: DType) -> Graph:
+        x = Input("x0", 0, shape, dtype, contiguous(shape))
+        kinds = ("sum", "max", "argmin")
+        return Graph((x,), tuple(Reduce(kind, x, (1,)) for kind in kinds), (), Group("tuple", (0, 1, 2)))
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    run = Run.of(0, Case(built(float32), built(float64), (x,)), H200, lambda kernel: config)
+    (source,) = run.program.sources
+    assert isinstance(source.work, RowWork)
+    assert reduce.why_not(config, source.work, H200) is None
+    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
