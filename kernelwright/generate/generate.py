@@ -32,10 +32,6 @@ TEMPLATES: tuple[Template, ...] = (
     *conv.TEMPLATES,
 )
 
-# Templates that have not been measured on a GPU: their cost is arithmetic that nothing has confirmed. Until it is, the
-# cost model does not choose them, nor does the tuner measure them; benchmarks/conv_device.py does.
-UNMEASURED = frozenset({"conv_sm90_kept"})
-
 # What entries themselves call, by target.
 ENTRY_HEADERS: Mapping[str, tuple[str, ...]] = {"cuda": (), "cpu": ("memory",)}
 
@@ -72,13 +68,8 @@ def unmeasured_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
 def priced_by(templates: Sequence[Template], kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
     priced = [
         (template.cost_us(choice, kernel, device), choice)
-<<<<<<< ours
-        for template in TEMPLATES
-        if template.target == device.kind and template.name not in UNMEASURED
-=======
         for template in templates
         if template.target == device.kind
->>>>>>> theirs
         for choice in template.configs(kernel, device)
     ]
     return sorted(priced, key=lambda row: row[0])
