@@ -100,9 +100,14 @@ def heaviest(kernels: Sequence[Kernel]) -> Kernel:
     return max(kernels, key=lambda kernel: kernel.bytes_moved)
 
 
-def tried(kernel: Kernel, device: Device, count: int) -> list[Choice]:
-    """What is chosen; others that the tuner looks at; of each template that is not measured, the first few."""
+def tried(kernel: Kernel, device: Device, count: int, like: str) -> list[Choice]:
+    """What is chosen; others that the tuner looks at; of each template that is not measured, the first few. Or those
+    that are asked for."""
     ranked = ranked_choices(kernel, device)
+    if like:
+        every = [*ranked, *unmeasured_choices(kernel, device)]
+        alike = [choice for choice in every if re.search(like, f"{template_of(choice).name} {choice}")]
+        return [*dict.fromkeys([ranked[0], *alike])][:count]
     pairs = zip_longest(spread(ranked), short_list(kernel, device))
     others = [choice for pair in pairs for choice in pair if choice is not None]
     unmeasured: dict[str, list[Choice]] = {}
@@ -129,7 +134,7 @@ def spread(ranked: Sequence[Choice]) -> list[Choice]:
     return list(first.values())
 
 
-def emitted(path: Path, folder: Path, count: int, name: str) -> Job:
+def emitted(path: Path, folder: Path, count: int, like: str, name: str) -> Job:
     """In a process of its own: the files of a problem, not built yet."""
     device = resolve(name)
     problem = load(path)
@@ -139,7 +144,7 @@ def emitted(path: Path, folder: Path, count: int, name: str) -> Job:
     kernel = heaviest(planned.kernels)
     measured = set(ranked_choices(kernel, device))
     files = []
-    for number, choice in enumerate(tried(kernel, device, count)):
+    for number, choice in enumerate(tried(kernel, device, count, like)):
         program = generate(planned, choices | {kernel.name: choice}, device)
         file = folder / f"{path.stem}_{number}.py"
         file.write_text(emit(program, problem))
@@ -355,6 +360,7 @@ def main() -> None:
     parser.add_argument(
         "--configs", type=int, default=5, help="of each kind: measured before, and of each new template"
     )
+    parser.add_argument("--like", default="", help="of all configs those whose names this pattern finds")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--no-compile", action="store_true", help="eager is the only peer")
     parser.add_argument("--limit", type=float, default=190.0, help="seconds after which nothing new is begun")
@@ -365,12 +371,13 @@ def main() -> None:
     if options.emit is not None:
         options.emit.mkdir(parents=True, exist_ok=True)
         for path in paths:
-            job = emitted(path, options.emit, options.configs, "h200")
+            job = emitted(path, options.emit, options.configs, options.like, "h200")
             print(path.stem, *(f"\n    {one.template} {one.config}" for one in job.files))
         return
     os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
-    jobs = prepared(paths, options.configs, not options.no_compile, deadline - TIMING_SHARE * options.limit)
+    built_by = deadline - TIMING_SHARE * options.limit
+    jobs = prepared(paths, options.configs, options.like, not options.no_compile, built_by)
     worker = Worker(options.rounds, not options.no_compile)
     rows = []
     for job in jobs:
@@ -386,7 +393,7 @@ def main() -> None:
     table(rows)
 
 
-def prepared(paths: Sequence[Path], count: int, peers: bool, deadline: float) -> list[Job]:
+def prepared(paths: Sequence[Path], count: int, like: str, peers: bool, deadline: float) -> list[Job]:
     """Files emitted and built, and torch.compile's cache filled, until the deadline: what is missing then, the process
     that times builds when it comes to it, and what fails says so there."""
     context = multiprocessing.get_context("spawn")
@@ -394,7 +401,7 @@ def prepared(paths: Sequence[Path], count: int, peers: bool, deadline: float) ->
     jobs: list[Job] = []
     with ProcessPoolExecutor(BUILDERS, context) as builders, ProcessPoolExecutor(COMPILERS, context) as compilers:
         waiting: list[Future[None]] = [compilers.submit(compiled, path) for path in paths] if peers else []
-        for path, job in [(path, builders.submit(emitted, path, folder, count, "cuda")) for path in paths]:
+        for path, job in [(path, builders.submit(emitted, path, folder, count, like, "cuda")) for path in paths]:
             error = job.exception()
             if error is not None:
                 print(f"{path.stem}: {type(error).__name__}: {str(error)[:200]}", flush=True)
