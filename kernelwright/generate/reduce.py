@@ -516,6 +516,27 @@ def monoid(node: Reduce) -> str:
     return f"kw::{name}<{node.x.dtype.compute_cpp}, {index}N>"
 
 
+class GpuRowsWriter(RowsWriter):
+    """The same for a GPU, where what only the last phase wants is on its way before the vectors ahead of it are stored:
+    several vectors then wait for memory at once, not each for itself."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel)
+        written = {layout.buffer.name for _, layout in kernel.region.stores}
+        self.changing = {*written, *kernel.writes_over.values()}
+        self.late_accesses = [self.access(name) for name in self.late]
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        lines = super().load_lines(target, access, declared)
+        return [line.replace("kw::load<N>(", f"kw::{self.way_of(access)}<N>(") for line in lines]
+
+    def way_of(self, access: Access) -> str:
+        return "load_constant" if self.is_late_constant(access) else "load"
+
+    def is_late_constant(self, access: Access) -> bool:
+        return access in self.late_accesses and access.layout.buffer.name not in self.changing
+
+
 # --- what the templates are told
 
 
@@ -618,7 +639,7 @@ def state_bytes(reduces: Sequence[Reduce]) -> int:
 
 
 def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
-    writer = RowsWriter(kernel)
+    writer = RowsWriter(kernel) if isinstance(choice, CpuConfig) else GpuRowsWriter(kernel)
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
     struct = writer.struct(name, formula)
     pointers = f"{{{', '.join(writer.arguments)}}}"

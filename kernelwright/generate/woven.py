@@ -12,36 +12,30 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import UINT8, RowsWriter, row_formula, rows_of, work_of_rows
+from kernelwright.generate.reduce import UINT8, GpuRowsWriter, row_formula, rows_of, work_of_rows
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Reduce
 from kernelwright.kernels import reduce, reduce_turns, reduce_woven
 from kernelwright.plan import Buffer, Kernel
 
 
-class WovenWriter(RowsWriter):
+class WovenWriter(GpuRowsWriter):
     """The struct of a region whose rows are woven: see kernels/cuda/reduce_woven.cuh for how it is run."""
 
     def __init__(self, kernel: Kernel, reads_again: bool) -> None:
         super().__init__(kernel)
         self.reads_again = reads_again
         self.loads_by = "load_once"
-        written = {layout.buffer.name for _, layout in kernel.region.stores}
-        self.changing = {*written, *kernel.writes_over.values()}
-        self.late_accesses = [self.access(name) for name in self.late]
-
-    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
-        return [
-            line.replace("kw::load<N>(", f"kw::{self.way_of(access)}<N>(")
-            for line in super().load_lines(target, access, declared)
-        ]
+        self.given: list[str] = []  # operands that a function has as `late`
 
     def way_of(self, access: Access) -> str:
-        """What only the last phase wants is loaded there, so that the first has its registers; where nothing changes
-        it, even before the stores of the vectors ahead of it."""
-        if access in self.late_accesses and access.layout.buffer.name not in self.changing:
-            return "load_constant"
-        return self.loads_by if any(rows_of(access).outer) and access not in self.late_accesses else "load"
+        if access in self.late_accesses or not any(rows_of(access).outer):
+            return super().way_of(access)
+        return self.loads_by
+
+    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
+        name = next((name for name in self.given if self.access(name) == access), None)
+        return [f"const auto& {target} = late.{name};"] if name else super().load_lines(target, access, declared)
 
     def store_line(self, name: str, access: Access) -> str:
         return super().store_line(name, access).replace("kw::store<N>(", "kw::store_once<N>(")
@@ -54,6 +48,43 @@ class WovenWriter(RowsWriter):
         again = super().load_function()
         self.loads_by = "load_once"
         return [*lines, "", again[0].replace(" load(", " load_again("), *again[1:]]
+
+    def step_function(self, phase: int) -> list[str]:
+        """The last one in two: what it alone wants of several vectors is on its way before the first is stored."""
+        if phase < self.phases.finishing:
+            return super().step_function(phase)
+        wanted = {self.load_names[node] for node in self.phases.operands_in(phase) if node in self.load_names}
+        late = [name for name in self.late if name in wanted and self.is_given(self.access(name))]
+        fields = " ".join(map(self.field, late))
+        lines = [line for name in late for line in self.load_lines(f"y.{name}", self.access(name))]
+        coordinates = self.coordinate_lines([self.access(name) for name in late])
+        self.given = late
+        stored = self.step_body(phase)
+        self.given = []
+        place = "const Args& a, Index row, Index column"
+        return [
+            f"template <int N> struct Late {{ {fields} }};".replace("{  }", "{}"),
+            "",
+            f"template <int N> KW_DEVICE static Late<N> late({place}) {{",
+            *(f"    {line}" for line in coordinates),
+            *(["    Late<N> y;", *(f"    {line}" for line in lines), "    return y;"] if late else ["    return {};"]),
+            "}",
+            "",
+            "template <int N>",
+            f"KW_DEVICE static void store_vector({place}, const Operands<N>& x, const Late<N>& late,",
+            "                                    const Row<1>& r) {",
+            *(f"    {line}" for line in stored),
+            "}",
+            "",
+            "template <int N>",
+            f"KW_DEVICE static void step({place}, const Operands<N>& x, const Row<1>& r,",
+            f"                           State<{phase}, N>&) {{",
+            "    store_vector<N>(a, row, column, x, late<N>(a, row, column), r);",
+            "}",
+        ]
+
+    def is_given(self, access: Access) -> bool:
+        return access.is_vector and self.is_late_constant(access)
 
 
 def config_struct(name: str, config: dict[str, int], memory: dict[str, int]) -> str:
@@ -98,7 +129,8 @@ def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
     scratch = woven_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
-    sizes |= {"held": choice.held, "blocks": choice.blocks, "together": choice.together, "each": choice.each}
+    sizes |= {"held": choice.held, "ahead": choice.ahead, "blocks": choice.blocks}
+    sizes |= {"together": choice.together, "each": choice.each}
     memory = {
         "shared_bytes": reduce_woven.shared_bytes(choice, work),
         "workspace_bytes": sum(b.nbytes for b in scratch),
@@ -127,7 +159,7 @@ def turns_extra(kernel: Kernel, choice: reduce_turns.Config) -> Extra:
 
 
 def turns_source(kernel: Kernel, choice: reduce_turns.Config) -> Source:
-    writer = RowsWriter(kernel)
+    writer = GpuRowsWriter(kernel)
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
     scratch = turns_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads}

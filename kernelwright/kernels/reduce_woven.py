@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from kernelwright.device import Device
@@ -12,9 +12,9 @@ from kernelwright.kernels import reduce
 from kernelwright.kernels.pointwise import LAUNCH_US
 from kernelwright.kernels.reduce import RESERVED_SMEM_BYTES, WARP, RowWork
 
-# What is on its way to a multiprocessor, and a thread's part of it: WovenSlots in the header.
+# What is on its way to a multiprocessor, and a thread's part of it.
 IN_FLIGHT_BYTES = 32768
-MOST_IN_FLIGHT = 16
+MOST_IN_FLIGHT = 8
 
 # A cluster of more than eight must be asked for, and wants all of a GPC's multiprocessors.
 CLUSTERS = (1, 2, 4, 8, 16)
@@ -43,6 +43,7 @@ class Config:
     blocks    that share a row
     together  rows at a time, whose blocks all run at once; 0: the blocks of a row are a cluster
     each      blocks that a multiprocessor has at a time
+    ahead     vectors that a thread has on their way: what it keeps, and what it holds, are multiples of it
     """
 
     threads: int
@@ -52,6 +53,7 @@ class Config:
     blocks: int
     together: int = 0
     each: int = 1
+    ahead: int = 1
 
 
 def as_plain(config: Config) -> reduce.Config:
@@ -84,10 +86,10 @@ def static_shared_bytes(config: Config, work: RowWork) -> int:
     return reduce.static_shared_bytes(as_plain(config), work) + meeting
 
 
-def in_flight(config: Config, work: RowWork) -> int:
-    """Vectors that a thread has on their way."""
+def most_ahead(config: Config, work: RowWork) -> int:
+    """Vectors that a thread should have on their way."""
     each_bytes = IN_FLIGHT_BYTES // (config.threads * config.each)
-    return max(1, min(MOST_IN_FLIGHT, each_bytes // work.kept_bytes(config.lanes)))
+    return max(1, min(MOST_IN_FLIGHT, each_bytes // work.kept_bytes(config.lanes), slots(config, work)))
 
 
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
@@ -118,7 +120,9 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return f"clusters of {config.blocks} blocks."
     if config.together and config.together * config.blocks > device.multiprocessors * config.each:
         return f"{config.together * config.blocks} blocks do not run at once."
-    if config.vectors < 1 or config.vectors + config.held > slots(config, work):
+    if config.vectors % config.ahead or config.held % config.ahead:
+        return f"{config.ahead} vectors on their way do not divide {config.vectors} and {config.held} places."
+    if config.vectors < 1 or config.vectors + config.held >= slots(config, work) + config.ahead:
         return f"{config.vectors} and {config.held} places for {slots(config, work)} vectors."
     if left(config, work) and config.together != 1:
         return "only where all multiprocessors are at one row is what it reads again still in the L2 cache."
@@ -136,7 +140,7 @@ def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.each} blocks of {config.threads} threads are more than a multiprocessor has."
     most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (config.threads * config.each))
     words = work.kept_bytes(config.lanes) // 4
-    wanted = work.own_registers + (config.held + 2 * in_flight(config, work)) * max(1, words)
+    wanted = work.own_registers + (config.held + 2 * config.ahead) * max(1, words)
     if wanted > most:
         return f"{wanted} registers; a thread has {most}."
     return None
@@ -147,10 +151,9 @@ def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     if device.kind != "cuda" or work.across or not work.holds:
         return ()
-    clusters = [c for c in dict.fromkeys(cluster_configs(work, device)) if why_not(c, work, device) is None]
-    together = [c for c in dict.fromkeys(together_configs(work, device)) if why_not(c, work, device) is None]
-    # Blocks that meet in global memory wait longer than a cluster does.
-    return tuple(sorted(clusters or together, key=lambda c: cost_us(c, work, device)))
+    offered = dict.fromkeys([*cluster_configs(work, device), *together_configs(work, device)])
+    fitting = [config for config in offered if why_not(config, work, device) is None]
+    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
 
 def widest_lanes(work: RowWork) -> int:
@@ -172,29 +175,33 @@ def cluster_configs(work: RowWork, device: Device) -> Iterator[Config]:
 
 
 def together_configs(work: RowWork, device: Device) -> Iterator[Config]:
-    """As many rows at a time as there is room for, or fewer; where there is none for one, the rest is left. Blocks of a
+    """As many rows at a time as there is room for; where there is none for one, the rest of it is left. Blocks of a
     number that divides rows evenly look at no ends; all multiprocessors have more in flight."""
-    lanes, threads, found = widest_lanes(work), 512, 0
-    for together in range(min(work.rows, device.multiprocessors // max(CLUSTERS)), 0, -1):
-        most = device.multiprocessors // together
-        if left(placed(Config(threads, lanes, 1, 0, most, together), work, device), work) and together > 1:
-            continue
-        for blocks in (most, 1 << (most.bit_length() - 1)):
-            yield placed(Config(threads, lanes, 1, 0, blocks, together), work, device)
-        found += 1
-        if found == 2:
-            return
+    lanes = widest_lanes(work)
+    for threads, each in ((512, 1), (256, 2), (512, 2)):
+        most = device.multiprocessors * each
+        placed_by = {
+            blocks: placed(Config(threads, lanes, 1, 0, blocks, 1, each), work, device) for blocks in range(2, most + 1)
+        }
+        whole = [blocks for blocks, config in placed_by.items() if not left(config, work)]
+        fewest = whole[0] if whole else most
+        without_registers = next((blocks for blocks in whole if not placed_by[blocks].held), fewest)
+        even = 1 << (fewest - 1).bit_length() if whole else 1 << (most.bit_length() - 1)
+        for blocks in dict.fromkeys([fewest, without_registers, even, 1 << (without_registers - 1).bit_length()]):
+            if blocks <= most:
+                yield replace(placed_by[blocks], together=min(work.rows, most // blocks))
 
 
 def placed(config: Config, work: RowWork, device: Device) -> Config:
     """As many vectors as fit in shared memory, and as many of the others as a thread may hold."""
     kept = work.kept_bytes(config.lanes)
     room = min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
-    vectors = max(1, (room - static_shared_bytes(config, work)) // (config.threads * kept))
-    everything = slots(config, work)
-    vectors = min(vectors, everything)
-    held = min(everything - vectors, MOST_HELD_BYTES // max(4, kept))
-    return Config(config.threads, config.lanes, vectors, held, config.blocks, config.together, config.each)
+    most, everything = (room - static_shared_bytes(config, work)) // (config.threads * kept), slots(config, work)
+    ahead = max(1, min(most_ahead(config, work), most))
+    vectors = max(1, min(most // ahead, math.ceil(everything / ahead))) * ahead
+    over = max(0, math.ceil((everything - vectors) / ahead))
+    held = min(over, MOST_HELD_BYTES // max(4, kept) // ahead) * ahead
+    return replace(config, vectors=vectors, held=held, ahead=ahead)
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:

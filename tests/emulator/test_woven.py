@@ -39,7 +39,11 @@ WOVEN: dict[str, tuple[Shape, Woven]] = {
     "at once, some is read again": ((3, 1000), Woven(32, 4, 1, 1, 2, 1)),
     "elements": ((5, 333), Woven(32, 1, 3, 3, 2)),
     "one row": ((1, 1000), Woven(64, 4, 3, 1, 1)),
-    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8)),
+    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8, ahead=5)),
+    "several vectors, none in registers": ((5, 4000), Woven(32, 4, 16, 0, 2, ahead=4)),
+    "several vectors, all in one pass": ((5, 1000), Woven(64, 4, 4, 0, 1, ahead=4)),
+    "several vectors, some are read again": ((3, 4000), Woven(32, 4, 4, 2, 2, 1, ahead=2)),
+    "several vectors, ends of rows": ((7, 1004), Woven(32, 4, 6, 0, 2, 3, ahead=3)),
     "at once, nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
     "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 0, 2)),
 }

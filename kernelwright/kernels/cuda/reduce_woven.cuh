@@ -3,15 +3,16 @@
 // Memory has something to read and something to write all the time, and blocks stay until the last row is done.
 //
 // The blocks of a row are a cluster, whose states meet in shared memory, or, where no cluster holds a row, as many as
-// that takes, which all run at once and meet in global memory as those of reduce_together do.
+// that takes, which all run at once and meet in global memory as those of reduce_together do. What comes first of the
+// row after the next is on its way while they meet.
 //
 // Config: threads  of a block, all on one row         lanes     of a vector
 //         vectors  a thread keeps in shared memory    held      vectors that it has in registers besides
-//         blocks   that share a row                   together  rows at a time, where their blocks are no clusters
-//         each     blocks that a multiprocessor has at a time
+//         ahead    vectors of a thread on their way   blocks    that share a row
+//         each     blocks of a multiprocessor         together  rows at a time, where their blocks are no clusters
 //
-// Body: as in reduce.cuh; where a thread has more vectors than it can keep, also load_again, which leaves what it reads
-// in the L2 cache.
+// Body: as in reduce.cuh, and for the last phase late, what it alone wants of a vector, and store_vector, which is given
+// it; where a thread has more vectors than it can keep, also load_again, which leaves what it reads in the L2 cache.
 #pragma once
 
 #include "reduce.cuh"
@@ -24,74 +25,101 @@ namespace kw {
 template <typename Body, typename Config> struct WovenSlots {
     using Place = ReducePlace<Body, Config>;
     using Operands = typename Body::template Operands<Config::lanes>;
-    static constexpr int kept = Config::vectors, held = Config::held;
+    using Late = typename Body::template Late<Config::lanes>;
+    static constexpr int kept = Config::vectors, held = Config::held, ahead = Config::ahead;
     static constexpr int all = int((Place::share + Config::threads - 1) / Config::threads);
     static constexpr int left = all > kept + held ? all - kept - held : 0;
-    // 32 KB of a multiprocessor are on their way: what it reads in the time a load takes while all of them load.
-    static constexpr int many = vectors_in<Operands>(32768 / (Config::threads * Config::each));
     static_assert(Config::team == Config::threads && !Body::across && Place::rest == 0, "whole vectors along a row");
     static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
+    static_assert(kept % ahead == 0 && held % ahead == 0, "what is on its way has places of one kind");
 };
 
-// kw: woven_pass
-// `count` vectors of a thread, from the one at `at` on: those of the next row are on their way while those whose place
-// they take are stored. `place_of` says where each is kept.
-template <int count, bool whole, typename Body, typename Config, typename Row, typename PlaceOf>
-KW_DEVICE void woven_pass(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
-                          const ReducePlace<Body, Config>& next, const Row& after, typename Body::Index at,
-                          PlaceOf place_of, typename Body::template State<0, Config::lanes>& state) {
+// kw: woven_fetch
+// Sends for some vectors of a row that ends at `end`, from number `first` on.
+template <typename Body, typename Config, typename Ahead>
+KW_DEVICE void woven_fetch(const typename Body::Args& args, typename Body::Index row, typename Body::Index first,
+                           typename Body::Index end, Ahead& ahead) {
     using Index = typename Body::Index;
-    using Operands = typename Body::template Operands<Config::lanes>;
+    constexpr int count = Config::ahead;
     constexpr Index columns = ReducePlace<Body, Config>::columns;
-    const Index end = now.end(), next_end = next.end();
-    typename Body::template State<Body::reductions, Config::lanes> nothing;
-    Operands ahead[count];
+    const Index at = first + threadIdx.x;
+    const bool whole = first + count * Config::threads <= end;
 #pragma unroll
     for (int u = 0; u < count; ++u)
-        if (whole || at + u * Config::threads < next_end)
-            ahead[u] = Body::template load<Config::lanes>(args, next.row(), (at + u * Config::threads) * columns);
+        if (whole || at + u * Config::threads < end)
+            ahead[u] = Body::template load<Config::lanes>(args, row, (at + u * Config::threads) * columns);
+}
+
+// kw: woven_pass
+// Some vectors of a thread, from the one at `at` on. Those of the next row are there, or on their way, and take the places
+// of those that are stored; `fetch` sends for what the pass after this one will want. `place_of` says where each is kept.
+template <bool whole, typename Body, typename Config, typename Row, typename PlaceOf, typename Ahead, typename Fetch>
+KW_DEVICE void woven_pass(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                          const ReducePlace<Body, Config>& next, const Row& after, typename Body::Index at,
+                          PlaceOf place_of, Ahead& ahead, Fetch fetch,
+                          typename Body::template State<0, Config::lanes>& state) {
+    using Index = typename Body::Index;
+    using Slots = WovenSlots<Body, Config>;
+    constexpr int count = Slots::ahead;
+    constexpr Index columns = ReducePlace<Body, Config>::columns;
+    const Index end = now.end(), next_end = next.end();
+    typename Slots::Operands here[count];
+    typename Slots::Late late[count];
+#pragma unroll
+    for (int u = 0; u < count; ++u) here[u] = ahead[u];
+    fetch();
+#pragma unroll
+    for (int u = 0; u < count; ++u)
+        if (whole || at + u * Config::threads < end)
+            late[u] = Body::template late<Config::lanes>(args, now.row(), (at + u * Config::threads) * columns);
 #pragma unroll
     for (int u = 0; u < count; ++u)
         if (whole || at + u * Config::threads < end) {
-            const Operands x = place_of(u);
-            Body::step(args, now.row(), (at + u * Config::threads) * columns, x, r, nothing);
+            const typename Slots::Operands x = place_of(u);
+            Body::store_vector(args, now.row(), (at + u * Config::threads) * columns, x, late[u], r);
         }
 #pragma unroll
     for (int u = 0; u < count; ++u)
         if (whole || at + u * Config::threads < next_end) {
-            place_of(u) = ahead[u];
-            Body::step(args, next.row(), (at + u * Config::threads) * columns, ahead[u], after, state);
+            place_of(u) = here[u];
+            Body::step(args, next.row(), (at + u * Config::threads) * columns, here[u], after, state);
         }
 }
 
 // kw: woven_passes
 // The same, without a look at each vector where none of the block's is beyond the end of its row.
-template <int count, typename Body, typename Config, typename Row, typename PlaceOf>
+template <typename Body, typename Config, typename Row, typename PlaceOf, typename Ahead, typename Fetch>
 KW_DEVICE void woven_passes(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
                             const ReducePlace<Body, Config>& next, const Row& after, int slot, PlaceOf place_of,
-                            typename Body::template State<0, Config::lanes>& state) {
-    if constexpr (count > 0) {
-        using Index = typename Body::Index;
-        const Index first = now.begin() + Index(slot) * Config::threads, stop = first + count * Config::threads;
-        const Index at = first + now.member;
-        if (stop <= now.end() && stop <= next.end())
-            woven_pass<count, true>(args, now, r, next, after, at, place_of, state);
-        else woven_pass<count, false>(args, now, r, next, after, at, place_of, state);
-    }
+                            Ahead& ahead, Fetch fetch, typename Body::template State<0, Config::lanes>& state) {
+    using Index = typename Body::Index;
+    const Index first = now.begin() + Index(slot) * Config::threads, stop = first + Config::ahead * Config::threads;
+    const Index at = first + now.member;
+    if (stop <= now.end() && stop <= next.end())
+        woven_pass<true>(args, now, r, next, after, at, place_of, ahead, fetch, state);
+    else woven_pass<false>(args, now, r, next, after, at, place_of, ahead, fetch, state);
 }
 
 // kw: woven_held
 // The vectors that are in registers, a few at a time, from number `first` on.
-template <int first, typename Body, typename Config, typename Row, typename Held>
+template <int first, typename Body, typename Config, typename Row, typename Held, typename Ahead>
 KW_DEVICE void woven_held(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
-                          const ReducePlace<Body, Config>& next, const Row& after, Held& held,
-                          typename Body::template State<0, Config::lanes>& state) {
+                          const ReducePlace<Body, Config>& next, const Row& after, const ReducePlace<Body, Config>& then,
+                          Held& held, Ahead& ahead, typename Body::template State<0, Config::lanes>& state) {
     using Slots = WovenSlots<Body, Config>;
-    constexpr int left = Slots::held - first, count = left < Slots::many ? left : Slots::many;
-    if constexpr (count > 0) {
-        woven_passes<count>(args, now, r, next, after, Slots::kept + first,
-                            [&](int u) -> typename Slots::Operands& { return held[first + u]; }, state);
-        woven_held<first + count>(args, now, r, next, after, held, state);
+    using Index = typename Body::Index;
+    if constexpr (first < Slots::held) {
+        constexpr int slot = Slots::kept + first, following = first + Slots::ahead;
+        const auto fetch = [&] {
+            if constexpr (following == Slots::held)
+                woven_fetch<Body, Config>(args, then.row(), then.begin(), then.end(), ahead);
+            else
+                woven_fetch<Body, Config>(args, next.row(), next.begin() + Index(Slots::kept + following) * Config::threads,
+                                          next.end(), ahead);
+        };
+        woven_passes(args, now, r, next, after, slot,
+                     [&](int u) -> typename Slots::Operands& { return held[first + u]; }, ahead, fetch, state);
+        woven_held<following>(args, now, r, next, after, then, held, ahead, state);
     }
 }
 
@@ -104,7 +132,7 @@ KW_DEVICE void woven_left(const typename Body::Args& args, const ReducePlace<Bod
     using Slots = WovenSlots<Body, Config>;
     if constexpr (Slots::left > 0) {
         using Index = typename Body::Index;
-        constexpr int many = Slots::many, times = (Slots::left + many - 1) / many;
+        constexpr int many = Slots::ahead, times = (Slots::left + many - 1) / many;
         constexpr Index columns = ReducePlace<Body, Config>::columns;
         const Index first = place.begin() + (Slots::kept + Slots::held) * Config::threads + place.member;
         const Index end = place.end();
@@ -112,43 +140,55 @@ KW_DEVICE void woven_left(const typename Body::Args& args, const ReducePlace<Bod
         for (int time = 0; time < times; ++time) {
             const Index at = first + Index(phase == 0 ? time : times - 1 - time) * (many * Config::threads);
             typename Slots::Operands x[many];
+            typename Slots::Late late[many];
 #pragma unroll
             for (int u = 0; u < many; ++u) {
                 const Index column = (at + u * Config::threads) * columns;
                 if (at + u * Config::threads >= end) continue;
-                if constexpr (phase == Body::reductions) x[u] = Body::template load<Config::lanes>(args, place.row(), column);
-                else x[u] = Body::template load_again<Config::lanes>(args, place.row(), column);
+                if constexpr (phase == Body::reductions) {
+                    x[u] = Body::template load<Config::lanes>(args, place.row(), column);
+                    late[u] = Body::template late<Config::lanes>(args, place.row(), column);
+                } else {
+                    x[u] = Body::template load_again<Config::lanes>(args, place.row(), column);
+                }
             }
 #pragma unroll
-            for (int u = 0; u < many; ++u)
-                if (at + u * Config::threads < end)
-                    Body::step(args, place.row(), (at + u * Config::threads) * columns, x[u], r, state);
+            for (int u = 0; u < many; ++u) {
+                const Index column = (at + u * Config::threads) * columns;
+                if (at + u * Config::threads >= end) continue;
+                if constexpr (phase == Body::reductions) Body::store_vector(args, place.row(), column, x[u], late[u], r);
+                else Body::step(args, place.row(), column, x[u], r, state);
+            }
         }
     }
 }
 
 // kw: woven_relay
 // The last phase of the row `now` and the first of `next`; either may be missing. What is read again of the one comes
-// first and of the other last, so that little else passes through the L2 cache in between.
-template <typename Body, typename Config, typename Row, typename Held>
+// first and of the other last, so that little else passes through the L2 cache in between. In the end, what comes first
+// of the row `then` is on its way.
+template <typename Body, typename Config, typename Row, typename Held, typename Ahead>
 KW_DEVICE void woven_relay(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
-                           const ReducePlace<Body, Config>& next, const Row& after, Held& held,
-                           typename Body::template State<0, Config::lanes>& state) {
+                           const ReducePlace<Body, Config>& next, const Row& after, const ReducePlace<Body, Config>& then,
+                           Held& held, Ahead& ahead, typename Body::template State<0, Config::lanes>& state) {
     using Slots = WovenSlots<Body, Config>;
     using Operands = typename Slots::Operands;
-    constexpr int many = Slots::many, rest = Slots::kept % many;
+    using Index = typename Body::Index;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     Operands* const kept = reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
     typename Body::template State<Body::reductions, Config::lanes> nothing;
     woven_left<Body, Config, Body::reductions>(args, now, r, nothing);
-    int slot = 0;
 #pragma unroll 1
-    for (; slot + many <= Slots::kept; slot += many)
-        woven_passes<many>(args, now, r, next, after, slot,
-                           [&](int u) -> Operands& { return kept[(slot + u) * Config::threads]; }, state);
-    woven_passes<rest>(args, now, r, next, after, slot,
-                       [&](int u) -> Operands& { return kept[(slot + u) * Config::threads]; }, state);
-    woven_held<0>(args, now, r, next, after, held, state);
+    for (int slot = 0; slot < Slots::kept; slot += Slots::ahead) {
+        const int following = slot + Slots::ahead;
+        const bool wraps = Slots::held == 0 && following == Slots::kept;
+        const Index row = wraps ? then.row() : next.row(), end = wraps ? then.end() : next.end();
+        const Index first = next.begin() + (wraps ? Index(0) : Index(following) * Config::threads);
+        woven_passes(args, now, r, next, after, slot,
+                     [&](int u) -> Operands& { return kept[(slot + u) * Config::threads]; }, ahead,
+                     [&] { woven_fetch<Body, Config>(args, row, first, end, ahead); }, state);
+    }
+    woven_held<0>(args, now, r, next, after, then, held, ahead, state);
     woven_left<Body, Config, 0>(args, next, after, state);
 }
 
@@ -223,22 +263,29 @@ __global__ void __launch_bounds__(Config::threads, Config::each)
 reduce_woven_kernel(typename Body::Args args, void* workspace) {
     using Place = ReducePlace<Body, Config>;
     using Operands = typename Body::template Operands<Config::lanes>;
-    Operands held[Config::held > 0 ? Config::held : 1];
-    Place now, next;
+    Operands held[Config::held > 0 ? Config::held : 1], ahead[Config::ahead];
+    const auto follower = [](const Place& place) {
+        Place other = place;
+        other.unit += gridDim.x / Config::blocks;
+        other.active = other.unit < Place::units;
+        return other;
+    };
+    Place now, next, then = follower(next);
     now.active = false;  // before the first row nothing is stored
     auto r = Body::template begin<1>(args, now.row());
+    woven_fetch<Body, Config>(args, next.row(), next.begin(), next.end(), ahead);
     for (int turn = 0;;) {
         const auto after = Body::template begin<1>(args, next.row());
         typename Body::template State<0, Config::lanes> state;
         state.clear();
-        woven_relay<Body, Config>(args, now, r, next, after, held, state);
+        woven_relay<Body, Config>(args, now, r, next, after, then, held, ahead, state);
         if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
         if (!next.active) break;
         now = next;
         r = after;
+        next = then;
+        then = follower(next);
         finish_woven<Body, Config, 0>(args, workspace, now, r, held, state, turn);
-        next.unit += gridDim.x / Config::blocks;
-        next.active = next.unit < Place::units;
     }
     if constexpr (Config::blocks > 1 && Config::together == 0)
         cluster_barrier();  // others may still read this block's shared memory
