@@ -575,6 +575,7 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         repeated_bytes=repeated_bytes(writer),
         in_place=any(layout.buffer.name in stored for layout in reads_for_more(region)),
+        late_bytes=sum(a.layout.buffer.dtype.itemsize for a in map(writer.access, writer.late) if a.is_vector),
     )
 
 

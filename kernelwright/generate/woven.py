@@ -136,10 +136,9 @@ def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
         "workspace_bytes": sum(b.nbytes for b in scratch),
     }
     struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
-    function = "reduce_woven_together" if choice.together else "reduce_woven"
-    arguments = [f"{{{', '.join(writer.arguments)}}}", *(identifier(b.name) for b in scratch), "stream"]
-    call = f"kw::{function}<{name}, {name}Config>({', '.join(arguments)})"
-    needs = tuple(sorted({*names_in(struct), function, "OnDevice"}))
+    workspace = identifier(scratch[0].name) if scratch else "nullptr"
+    call = f"kw::reduce_woven<{name}, {name}Config>({{{', '.join(writer.arguments)}}}, {workspace}, stream)"
+    needs = tuple(sorted({*names_in(struct), "reduce_woven", "OnDevice"}))
     return Source(kernel, work, choice, formula, struct, "reduce_woven", call, needs)
 
 

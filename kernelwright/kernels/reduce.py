@@ -168,6 +168,7 @@ class RowWork:
     phases          walks over a row
     flops           of one element
     in_place        a row's result lies where an operand of the row is read
+    late_bytes      of an element of the operands that only later phases read, in vectors
     """
 
     across: bool
@@ -185,6 +186,7 @@ class RowWork:
     phases: int
     flops: int
     in_place: bool
+    late_bytes: int = 0
 
     @property
     def own_registers(self) -> int:

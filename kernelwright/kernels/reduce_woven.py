@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -16,20 +16,14 @@ from kernelwright.kernels.reduce import RESERVED_SMEM_BYTES, WARP, RowWork
 IN_FLIGHT_BYTES = 32768
 MOST_IN_FLIGHT = 8
 
-# A cluster of more than eight must be asked for, and wants all of a GPC's multiprocessors.
-CLUSTERS = (1, 2, 4, 8, 16)
-
-# In registers a thread holds no more bytes than this of a row, for it has those on their way besides.
-MOST_HELD_BYTES = 128
-
 # Memory moves so much of what a copy would: expected, not measured.
 EXPECTED_SHARE = 0.94
 
 # Of the L2 cache, what survives from the first phase to the last of a row that is woven: expected, not measured.
 L2_SHARE = 0.4
 
-# From the last load of a row to the first store, of a block, a cluster, and of blocks that meet in global memory.
-MEET_US = {"block": 1.0, "cluster": 2.0, "grid": 4.0}
+# From the last load of a row to the first store: within a block, and of blocks that meet in global memory.
+MEET_US, MEET_AT_ONCE_US = 1.0, 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +35,7 @@ class Config:
     vectors   a thread keeps in shared memory
     held      vectors that it has in registers besides; what is left of a row is read again
     blocks    that share a row
-    together  rows at a time, whose blocks all run at once; 0: the blocks of a row are a cluster
+    together  rows at a time, whose blocks all run at once
     each      blocks that a multiprocessor has at a time
     ahead     vectors that a thread has on their way: what it keeps, and what it holds, are multiples of it
     """
@@ -51,7 +45,7 @@ class Config:
     vectors: int
     held: int
     blocks: int
-    together: int = 0
+    together: int = 1
     each: int = 1
     ahead: int = 1
 
@@ -95,7 +89,7 @@ def most_ahead(config: Config, work: RowWork) -> int:
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
     if device.kind != "cuda" or device.capability < (9, 0):
-        return f"{device.arch} has no clusters."
+        return f"{device.arch} has too little shared memory, and was not measured."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row are woven."
     if not work.holds or work.phases == len(work.state_bytes):
@@ -116,9 +110,7 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return (
             f"{config.threads} threads share {work.share(as_plain(config))} vectors: half of them have nothing to do."
         )
-    if not config.together and config.blocks not in CLUSTERS:
-        return f"clusters of {config.blocks} blocks."
-    if config.together and config.together * config.blocks > device.multiprocessors * config.each:
+    if config.together * config.blocks > device.multiprocessors * config.each:
         return f"{config.together * config.blocks} blocks do not run at once."
     if config.vectors % config.ahead or config.held % config.ahead:
         return f"{config.ahead} vectors on their way do not divide {config.vectors} and {config.held} places."
@@ -132,17 +124,13 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
 
 
 def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
-    asked, static = shared_bytes(config, work), static_shared_bytes(config, work)
-    room = min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
-    if asked + static > room:
-        return f"{asked + static:,} B of shared memory; each of {config.each} blocks has {room:,} B."
+    asked, room = shared_bytes(config, work) + static_shared_bytes(config, work), room_bytes(config, device)
+    if asked > room:
+        return f"{asked:,} B of shared memory; each of {config.each} blocks has {room:,} B."
     if config.threads * config.each > device.max_threads_per_multiprocessor:
         return f"{config.each} blocks of {config.threads} threads are more than a multiprocessor has."
-    most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (config.threads * config.each))
-    words = work.kept_bytes(config.lanes) // 4
-    wanted = work.own_registers + (config.held + 2 * config.ahead) * max(1, words)
-    if wanted > most:
-        return f"{wanted} registers; a thread has {most}."
+    if registers(config, work) > most_registers(config, device):
+        return f"{registers(config, work)} registers; a thread has {most_registers(config, device)}."
     return None
 
 
@@ -151,7 +139,7 @@ def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     if device.kind != "cuda" or work.across or not work.holds:
         return ()
-    offered = dict.fromkeys([*cluster_configs(work, device), *together_configs(work, device)])
+    offered = dict.fromkeys(every_config(work, device))
     fitting = [config for config in offered if why_not(config, work, device) is None]
     return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
 
@@ -166,59 +154,75 @@ def widest_lanes(work: RowWork) -> int:
     return 1
 
 
-def cluster_configs(work: RowWork, device: Device) -> Iterator[Config]:
+def every_config(work: RowWork, device: Device) -> Iterator[Config]:
+    """As many rows at a time as there is room for; where there is none for one, the rest of it is left."""
     lanes = widest_lanes(work)
-    for threads in (512, 256):
-        for blocks in CLUSTERS:
-            for each in (1, 2, 3):
-                yield placed(Config(threads, lanes, 1, 0, blocks, 0, each), work, device)
-
-
-def together_configs(work: RowWork, device: Device) -> Iterator[Config]:
-    """As many rows at a time as there is room for; where there is none for one, the rest of it is left. Blocks of a
-    number that divides rows evenly look at no ends; all multiprocessors have more in flight."""
-    lanes = widest_lanes(work)
-    for threads, each in ((512, 1), (256, 2), (512, 2)):
+    for threads, each in ((512, 1), (512, 2), (256, 2), (256, 4)):
         most = device.multiprocessors * each
         placed_by = {
-            blocks: placed(Config(threads, lanes, 1, 0, blocks, 1, each), work, device) for blocks in range(2, most + 1)
+            blocks: placed(Config(threads, lanes, 1, 0, blocks, 1, each), work, device) for blocks in range(1, most + 1)
         }
         whole = [blocks for blocks, config in placed_by.items() if not left(config, work)]
-        fewest = whole[0] if whole else most
-        without_registers = next((blocks for blocks in whole if not placed_by[blocks].held), fewest)
-        even = 1 << (fewest - 1).bit_length() if whole else 1 << (most.bit_length() - 1)
-        for blocks in dict.fromkeys([fewest, without_registers, even, 1 << (without_registers - 1).bit_length()]):
-            if blocks <= most:
-                yield replace(placed_by[blocks], together=min(work.rows, most // blocks))
+        without_registers = [blocks for blocks in whole if not placed_by[blocks].held]
+        offered = [next_even(found, work, lanes) for found in (whole, without_registers) if found]
+        for blocks in dict.fromkeys(offered) if whole else (most, 1 << (most.bit_length() - 1)):
+            yield replace(placed_by[blocks], together=min(work.rows, most // blocks))
+
+
+def next_even(found: Sequence[int], work: RowWork, lanes: int) -> int:
+    """The first number of blocks whose parts of a row all begin with a line of the caches, which is faster than a few
+    blocks less; if none is near, the first."""
+    vectors = work.columns // lanes
+    line = max(1, 128 // (lanes * min(work.itemsizes)))
+    even = (blocks for blocks in found if vectors % (blocks * line) == 0 and blocks <= 1.35 * found[0])
+    return next(even, found[0])
 
 
 def placed(config: Config, work: RowWork, device: Device) -> Config:
-    """As many vectors as fit in shared memory, and as many of the others as a thread may hold."""
+    """As many vectors as fit in shared memory, and as many of the others as a thread has registers for."""
     kept = work.kept_bytes(config.lanes)
-    room = min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
-    most, everything = (room - static_shared_bytes(config, work)) // (config.threads * kept), slots(config, work)
+    most = (room_bytes(config, device) - static_shared_bytes(config, work)) // (config.threads * kept)
+    everything = slots(config, work)
     ahead = max(1, min(most_ahead(config, work), most))
     vectors = max(1, min(most // ahead, math.ceil(everything / ahead))) * ahead
-    over = max(0, math.ceil((everything - vectors) / ahead))
-    held = min(over, MOST_HELD_BYTES // max(4, kept) // ahead) * ahead
-    return replace(config, vectors=vectors, held=held, ahead=ahead)
+    over = max(0, math.ceil((everything - vectors) / ahead)) * ahead
+    for held in range(over, -1, -ahead):
+        found = replace(config, vectors=vectors, held=held, ahead=ahead)
+        if registers(found, work) <= most_registers(config, device):
+            break
+    return found
+
+
+def room_bytes(config: Config, device: Device) -> int:
+    """Of shared memory, for a block."""
+    return min(device.smem_per_block_bytes, device.smem_per_multiprocessor_bytes // config.each - RESERVED_SMEM_BYTES)
+
+
+def registers(config: Config, work: RowWork) -> int:
+    """What a thread wants: for what it holds and has on its way, twice that where it also reads again."""
+    vectors = config.held + (4 if left(config, work) else 2) * config.ahead
+    late = config.ahead * config.lanes * work.late_bytes // 4
+    return work.own_registers + vectors * max(1, work.kept_bytes(config.lanes) // 4) + late
+
+
+def most_registers(config: Config, device: Device) -> int:
+    return min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (config.threads * config.each))
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
-    """What blocks that are no cluster leave for each other: two places each, and a line for those who have arrived."""
-    if not config.together:
+    """What blocks leave for each other: states in two places, each of their words beside a turn."""
+    if config.blocks == 1:
         return 0
-    return config.together * 128 + sum(2 * config.together * config.blocks * n + 16 for n in work.state_bytes)
+    return sum(2 * config.together * config.blocks * math.ceil(size / 4) * 8 for size in work.state_bytes)
 
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes at a little less than the speed of a copy; rows in work beside a waiting one hide most of its wait."""
-    at_a_time = config.together or max(1, device.multiprocessors * config.each // config.blocks)
     moved = work.bytes_moved + read_again(config, work, device)
-    moved += reduce.reread_bytes(work, device, min(at_a_time, work.rows))
-    meet = MEET_US["grid" if config.together else "cluster" if config.blocks > 1 else "block"]
-    waits = math.ceil(work.rows / at_a_time) * len(work.state_bytes) * meet
-    hidden = 1.0 if at_a_time == 1 else 1.0 / math.sqrt(at_a_time)
+    moved += reduce.reread_bytes(work, device, min(config.together, work.rows))
+    meet = MEET_AT_ONCE_US if config.blocks > 1 else MEET_US
+    waits = math.ceil(work.rows / config.together) * len(work.state_bytes) * meet
+    hidden = 1.0 if config.together == 1 else 1.0 / math.sqrt(config.together)
     return LAUNCH_US + moved / device.copy_gbps / 1e3 / EXPECTED_SHARE + waits * hidden
 
 

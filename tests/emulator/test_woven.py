@@ -32,20 +32,21 @@ Woven, Turns, Sliding = reduce_woven.Config, reduce_turns.Config, reduce_sliding
 
 # On one multiprocessor, so that each cluster has several rows, one after the other.
 WOVEN: dict[str, tuple[Shape, Woven]] = {
-    "a block a row": ((5, 1000), Woven(64, 4, 4, 0, 1)),
-    "a cluster, some in registers": ((5, 1000), Woven(32, 4, 2, 2, 2)),
-    "a large cluster": ((9, 1000), Woven(32, 2, 1, 0, 16)),
-    "at once, two rows": ((5, 1000), Woven(64, 4, 1, 1, 2, 2)),
-    "at once, some is read again": ((3, 1000), Woven(32, 4, 1, 1, 2, 1)),
-    "elements": ((5, 333), Woven(32, 1, 3, 3, 2)),
-    "one row": ((1, 1000), Woven(64, 4, 3, 1, 1)),
-    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8, ahead=5)),
-    "several vectors, none in registers": ((5, 4000), Woven(32, 4, 16, 0, 2, ahead=4)),
-    "several vectors, all in one pass": ((5, 1000), Woven(64, 4, 4, 0, 1, ahead=4)),
+    "a block a row": ((5, 1000), Woven(64, 4, 4, 0, 1, 2)),
+    "two blocks, some in registers": ((5, 1000), Woven(32, 4, 2, 2, 2, 2)),
+    "many blocks": ((9, 1000), Woven(32, 2, 1, 0, 16, 2)),
+    "more blocks than a warp has lanes": ((3, 4000), Woven(32, 2, 2, 0, 40, 1)),
+    "two rows": ((5, 1000), Woven(64, 4, 1, 1, 2, 2)),
+    "some is read again": ((3, 1000), Woven(32, 4, 1, 1, 2, 1)),
+    "elements": ((5, 333), Woven(32, 1, 3, 3, 2, 3)),
+    "one row": ((1, 1000), Woven(64, 4, 3, 1, 1, 1)),
+    "several vectors at a time": ((2, 30000), Woven(32, 4, 20, 10, 8, 2, ahead=5)),
+    "several vectors, none in registers": ((5, 4000), Woven(32, 4, 16, 0, 2, 2, ahead=4)),
+    "several vectors, all in one pass": ((5, 1000), Woven(64, 4, 4, 0, 1, 3, ahead=4)),
     "several vectors, some are read again": ((3, 4000), Woven(32, 4, 4, 2, 2, 1, ahead=2)),
     "several vectors, ends of rows": ((7, 1004), Woven(32, 4, 6, 0, 2, 3, ahead=3)),
-    "at once, nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
-    "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 0, 2)),
+    "nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
+    "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 2, 2)),
 }
 TURNS: dict[str, tuple[Shape, Turns]] = {
     "two blocks": ((5, 1000), Turns(64, 4, 1, 2)),
@@ -129,7 +130,7 @@ def test_rows_in_turns_are_right(name: str) -> None:
 
 
 def test_what_only_the_last_phase_wants_is_loaded_there_ahead_of_stores() -> None:
-    case, config = weighted_case((5, 1000)), Woven(32, 4, 2, 2, 2)
+    case, config = weighted_case((5, 1000)), Woven(32, 4, 2, 2, 2, 2)
     runs, caller = runs_of([(case, config)])
     (source,) = runs[0].program.sources
     assert source.struct.count("kw::load_constant<N>") == 2
@@ -149,7 +150,7 @@ def test_what_is_read_again_stays_in_the_caches() -> None:
 def test_infinities_and_nan_stay_in_their_rows() -> None:
     x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
     x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    configs: list[Choice] = [Woven(32, 4, 2, 2, 2), Woven(64, 4, 1, 1, 2, 2), Turns(64, 4, 1, 2)]
+    configs: list[Choice] = [Woven(32, 4, 2, 2, 2, 3), Woven(64, 4, 1, 1, 2, 2), Turns(64, 4, 1, 2)]
     runs, caller = runs_of([(softmax_case(x), config) for config in configs])
     for run in runs:
         with multiprocessors(1):
@@ -164,7 +165,7 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
     (x,) = case.tensors
     shifted = torch.empty(5 * 128 + 1)[1:].view(5, 128).copy_(x)
     moved = Case(case.graph, case.wide, (shifted,))
-    runs, caller = runs_of([(moved, Woven(32, 4, 1, 0, 1)), (moved, Turns(32, 2, 1, 2))])
+    runs, caller = runs_of([(moved, Woven(32, 4, 1, 0, 1, 2)), (moved, Turns(32, 2, 1, 2))])
     for run in runs:
         run.check(caller)
 

@@ -2,14 +2,13 @@
 // row and the first of the next are one walk, in which each vector is stored and the one that takes its place is read.
 // Memory has something to read and something to write all the time, and blocks stay until the last row is done.
 //
-// The blocks of a row are a cluster, whose states meet in shared memory, or, where no cluster holds a row, as many as
-// that takes, which all run at once and meet in global memory as those of reduce_together do. What comes first of the
-// row after the next is on its way while they meet.
+// A row has a block, or as many as hold it, which all run at once and meet in global memory. What comes first of the row
+// after the next is on its way while they meet.
 //
 // Config: threads  of a block, all on one row         lanes     of a vector
 //         vectors  a thread keeps in shared memory    held      vectors that it has in registers besides
 //         ahead    vectors of a thread on their way   blocks    that share a row
-//         each     blocks of a multiprocessor         together  rows at a time, where their blocks are no clusters
+//         each     blocks of a multiprocessor         together  rows at a time
 //
 // Body: as in reduce.cuh, and for the last phase late, what it alone wants of a vector, and store_vector, which is given
 // it; where a thread has more vectors than it can keep, also load_again, which leaves what it reads in the L2 cache.
@@ -214,20 +213,77 @@ KW_DEVICE void woven_walk(const typename Body::Args& args, const ReducePlace<Bod
             Body::step(args, place.row(), (at + (Slots::kept + u) * Config::threads) * columns, held[u], r, state);
 }
 
-// kw: merged_in_turn
-// What the blocks of a cluster know together, merged in the order of the blocks, again and again: who comes to a barrier
-// has read what was left at the one before, so that two places used in turn are enough.
-template <int blocks, int phase, typename State> KW_DEVICE State merged_in_turn(const State& state, int turn) {
-    constexpr int words = (sizeof state + 3) / 4;
-    __shared__ uint32_t own[2][words];
-    if (threadIdx.x == 0) __builtin_memcpy(own[turn % 2], &state, sizeof state);
-    cluster_barrier();
+// kw: WovenParts
+// What blocks that run at once leave for each other in a workspace, phase after phase: a state in words, each beside the
+// turn it is of, in two places that are used in turn.
+template <typename Body, typename Config> struct WovenParts {
+    template <int phase> static constexpr int words = int(sizeof(typename Body::template State<phase, 1>) + 3) / 4;
+    template <int phase> __host__ __device__ static constexpr int64_t start() {
+        if constexpr (phase == 0) return 0;
+        else return start<phase - 1>() + int64_t(2 * Config::together * Config::blocks) * words<phase - 1> * 8;
+    }
+    template <int phase> KW_DEVICE static uint64_t* states(void* workspace, int team, int turn) {
+        constexpr int64_t offset = start<phase>();
+        return reinterpret_cast<uint64_t*>(static_cast<char*>(workspace) + offset) +
+               int64_t(team * 2 + turn % 2) * Config::blocks * words<phase>;
+    }
+};
+
+// kw: leave_word
+// A word and its turn become visible at once, so that nobody waits until all that a thread has stored is.
+KW_DEVICE void leave_word(uint64_t* place, uint32_t word, uint32_t turn) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(place), "l"(uint64_t(turn) << 32 | word) : "memory");
+}
+
+// kw: word_left
+KW_DEVICE uint64_t word_left(const uint64_t* place) {
+    uint64_t word;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
+    return word;
+}
+
+// kw: state_left
+// The state that another block leaves here in this turn, as soon as it does.
+template <typename State> KW_DEVICE State state_left(const uint64_t* place, uint32_t turn) {
+    constexpr int words = (sizeof(State) + 3) / 4;
     uint32_t theirs[words];
+    for (bool there = false; !there;) {
+        uint64_t word[words];
 #pragma unroll
-    for (int i = 0; i < words; ++i) theirs[i] = shared_word_of(&own[turn % 2][i], threadIdx.x % blocks);
-    State other;
-    __builtin_memcpy(&other, theirs, sizeof other);
-    return merged_in_warp<blocks>(other);
+        for (int i = 0; i < words; ++i) word[i] = word_left(place + i);
+        there = true;
+#pragma unroll
+        for (int i = 0; i < words; ++i) {
+            there = there & (uint32_t(word[i] >> 32) == turn);
+            theirs[i] = uint32_t(word[i]);
+        }
+    }
+    State state;
+    __builtin_memcpy(&state, theirs, sizeof state);
+    return state;
+}
+
+// kw: merged_at_once
+// What the blocks of a row know together, merged in the order of the blocks: by each warp for itself, where its lanes
+// suffice. Who is here for the `turn`th time has read everything of the time before, so that two places are enough.
+template <typename Body, typename Config, int phase, typename State>
+KW_DEVICE State merged_at_once(const State& state, void* workspace, int team, int part, int turn) {
+    using Parts = WovenParts<Body, Config>;
+    constexpr int words = Parts::template words<phase>;
+    uint64_t* const parts = Parts::template states<phase>(workspace, team, turn);
+    if (threadIdx.x == 0) {
+        uint32_t own[words] = {};
+        __builtin_memcpy(own, &state, sizeof state);
+#pragma unroll
+        for (int i = 0; i < words; ++i) leave_word(parts + part * words + i, own[i], uint32_t(turn + 1));
+    }
+    State others;
+    others.clear();
+    constexpr int readers = Config::blocks <= 32 ? 32 : Config::threads;
+    for (int i = threadIdx.x % readers; i < Config::blocks; i += readers)
+        others.merge(state_left<State>(parts + i * words, uint32_t(turn + 1)));
+    if constexpr (readers < Config::threads) return merged_in_warp<32>(others);
+    else return merged_in_block<Config::threads, phase + Body::phases>(others);
 }
 
 // kw: met_woven
@@ -235,10 +291,9 @@ template <int blocks, int phase, typename State> KW_DEVICE State merged_in_turn(
 template <typename Body, typename Config, int phase, typename State>
 KW_DEVICE State met_woven(State state, void* workspace, int part, int turn) {
     state = merged_in_block<Config::threads, phase>(state);
-    if constexpr (Config::together > 0)
-        return merged_in_grid<Body, Config, phase>(state, workspace, int(blockIdx.x) / Config::blocks, part, turn);
-    else if constexpr (Config::blocks > 1) return merged_in_turn<Config::blocks, phase>(state, turn);
-    __syncthreads();  // where nothing else makes them wait, the next row's states would come over this one's
+    if constexpr (Config::blocks > 1)
+        state = merged_at_once<Body, Config, phase>(state, workspace, int(blockIdx.x) / Config::blocks, part, turn);
+    __syncthreads();  // the next row's states come over this one's
     return state;
 }
 
@@ -287,50 +342,20 @@ reduce_woven_kernel(typename Body::Args args, void* workspace) {
         then = follower(next);
         finish_woven<Body, Config, 0>(args, workspace, now, r, held, state, turn);
     }
-    if constexpr (Config::blocks > 1 && Config::together == 0)
-        cluster_barrier();  // others may still read this block's shared memory
 }
+
+// kw: WovenAlone
+// For a GPU that cannot run all blocks at once, or operands that are not aligned: a block a row, which is read again.
+template <typename Config> struct WovenAlone : Config {
+    static constexpr int blocks = 1, vectors = 4;
+    static constexpr Keep keep = Keep::again;
+};
 
 // kw: reduce_woven
-// A row for a cluster, or for one block. Each that there is room for stays, and takes rows in turn with the others.
-#ifndef __CUDACC_RTC__
-template <typename Body, typename Config> cudaError_t reduce_woven(const typename Body::Args& args, cudaStream_t stream) {
-    constexpr auto kernel = reduce_woven_kernel<Body, Config>;
-    constexpr int shared_bytes =
-        Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
-    static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
-    if (const cudaError_t error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
-        return error;
-    if constexpr (Config::blocks > 8)
-        if (const cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1))
-            return error;
-    cudaLaunchAttribute cluster;
-    cluster.id = cudaLaunchAttributeClusterDimension;
-    cluster.val.clusterDim = {Config::blocks, 1, 1};
-    cudaLaunchConfig_t launch = {};
-    launch.gridDim = dim3(Config::blocks);
-    launch.blockDim = dim3(Config::threads);
-    launch.dynamicSmemBytes = shared_bytes;
-    launch.stream = stream;
-    launch.attrs = &cluster;
-    launch.numAttrs = 1;
-    int room = 0;  // for so many clusters at a time
-    if (const cudaError_t error = cudaOccupancyMaxActiveClusters(&room, kernel, &launch)) return error;
-    if (room < 1 || !all_aligned(args)) return reduce<Body, Alone<Config>>(args, stream);
-    constexpr int64_t rows = ReducePlace<Body, Config>::units;
-    launch.gridDim = dim3(unsigned((rows < room ? rows : room) * Config::blocks));
-    return cudaLaunchKernelEx(&launch, kernel, args, static_cast<void*>(nullptr));
-}
-#endif
-
-// kw: reduce_woven_together
-// A row for more blocks than a cluster has. All of them run at once, or a block takes a row, as in reduce_together.
+// `together` rows at a time; blocks that share one run at once, or wait for each other for ever.
 #ifndef __CUDACC_RTC__
 template <typename Body, typename Config>
-cudaError_t reduce_woven_together(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
-    using Parts = TogetherParts<Body, Config>;
-    static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
+cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
     constexpr auto kernel = reduce_woven_kernel<Body, Config>;
     constexpr int blocks = Config::blocks * Config::together;
     constexpr int shared_bytes =
@@ -346,8 +371,11 @@ cudaError_t reduce_woven_together(const typename Body::Args& args, void* workspa
     if (const cudaError_t error =
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Config::threads, shared_bytes))
         return error;
-    if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, Alone<Config>>(args, stream);
-    if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Parts::template start<0>(), stream)) return error;
+    if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
+    if constexpr (Config::blocks > 1) {
+        static_assert(WovenParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
+        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Config::workspace_bytes, stream)) return error;
+    }
     cudaLaunchAttribute at_once;
     at_once.id = cudaLaunchAttributeCooperative;
     at_once.val.cooperative = 1;

@@ -348,8 +348,6 @@ enum cudaFuncAttribute {
 template <class... P> cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute attribute, int value) {
     if (attribute == cudaFuncAttributeMaxDynamicSharedMemorySize)
         return (cudaError_t)emulator::allow_dynamic_bytes(reinterpret_cast<const void*>(kernel), value);
-    if (attribute == cudaFuncAttributeNonPortableClusterSizeAllowed)
-        return (cudaError_t)emulator::allow_large_clusters(reinterpret_cast<const void*>(kernel), value);
     return cudaSuccess;
 }
 inline cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute attribute, int value) {
@@ -403,15 +401,9 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
         const auto& size = config->attrs[i].val.clusterDim;
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension) shape.cluster = dim3(size.x, size.y, size.z);
         // Blocks that all run at once are one cluster here, whose blocks find each other by global memory alone.
-        if (config->attrs[i].id == cudaLaunchAttributeCooperative) shape.cluster = config->gridDim;
+        if (config->attrs[i].id == cudaLaunchAttributeCooperative) shape.cluster = config->gridDim, shape.at_once = true;
     }
     return (cudaError_t)emulator::Configured<P...>{kernel, shape}.run(arguments...);
-}
-
-template <class... P>
-cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, void (*)(P...), const cudaLaunchConfig_t* config) {
-    const int blocks = 2048 / int(config->blockDim.x) * emulator::device_attribute(cudaDevAttrMultiProcessorCount);
-    return *clusters = blocks / int(config->attrs[0].val.clusterDim.x), cudaSuccess;
 }
 
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess = 0 };

@@ -39,6 +39,7 @@ struct Shape {
     dim3 grid, block;
     size_t dynamic_bytes = 0;
     dim3 cluster = {1, 1, 1};
+    bool at_once = false;  // the cluster is the whole grid, which may be larger
 };
 
 using Body = void (*)(void* arguments);
@@ -47,7 +48,6 @@ using Body = void (*)(void* arguments);
 // failure) if a thread did something wrong, which is then kept as text until `emulator_failure` is asked.
 int launch(const Shape&, const void* kernel, Body, void* arguments, size_t argument_bytes);
 int allow_dynamic_bytes(const void* kernel, int bytes);
-int allow_large_clusters(const void* kernel, int allowed);
 int take_last_error();
 int peek_last_error();
 int device_attribute(int which);  // by CUDA's numbers; -1 if it is not known

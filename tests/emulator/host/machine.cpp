@@ -37,7 +37,6 @@ std::string failure;  // of the first thread that did something wrong; kept unti
 int multiprocessors = 132;
 bool blocks_run_backwards = false, threads_run_backwards = false;
 std::map<const void*, int> allowed_dynamic_bytes;
-std::map<const void*, unsigned> allowed_cluster_blocks;  // more than the eight that every GPU has
 
 // --- switching between stacks
 
@@ -279,19 +278,14 @@ Cluster made_cluster(const Shape& shape, unsigned number, std::vector<Fiber>& fi
     return made;
 }
 
-unsigned most_cluster_blocks(const void* kernel) {
-    const auto raised = allowed_cluster_blocks.find(kernel);
-    return raised == allowed_cluster_blocks.end() ? 8 : raised->second;
-}
-
 int refused(const Shape& shape, const void* kernel) {
     const dim3 g = shape.grid, b = shape.block, c = shape.cluster;
     const bool empty = !(g.x && g.y && g.z && b.x && b.y && b.z);
     const uint64_t threads = (uint64_t)b.x * b.y * b.z;
     if (empty || threads > most_threads || b.z > 64 || g.x > 0x7fffffff || g.y > 65535 || g.z > 65535)
         return invalid_configuration;
-    if (g.x % c.x || g.y % c.y || g.z % c.z || c.x * c.y * c.z > most_cluster_blocks(kernel))
-        return invalid_configuration;
+    const unsigned most_blocks = shape.at_once ? 64 : 8;
+    if (g.x % c.x || g.y % c.y || g.z % c.z || c.x * c.y * c.z > most_blocks) return invalid_configuration;
     const auto raised = allowed_dynamic_bytes.find(kernel);
     const size_t allowed = raised == allowed_dynamic_bytes.end() ? dynamic_bytes_by_default : raised->second;
     return shape.dynamic_bytes > allowed ? invalid_value : success;
@@ -382,11 +376,6 @@ int launch(const Shape& shape, const void* kernel, Body body, void* arguments, s
 int allow_dynamic_bytes(const void* kernel, int bytes) {
     if (bytes < 0 || bytes > (int)most_dynamic_bytes) return last_error = invalid_value;
     allowed_dynamic_bytes[kernel] = bytes;
-    return success;
-}
-
-int allow_large_clusters(const void* kernel, int allowed) {
-    allowed_cluster_blocks[kernel] = allowed ? 16 : 8;
     return success;
 }
 

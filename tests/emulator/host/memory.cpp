@@ -19,7 +19,7 @@ namespace {
 // Shared memory of a block, whose addresses fit the 18 bits of a matrix descriptor.
 // What the launch asks for comes first and starts at an odd multiple of 16, for more is not promised; then variables.
 constexpr uint32_t reserved = 1024, dynamic_from = reserved + 16, most_alignment = 1024, window = 512 << 10;
-constexpr unsigned most_static_bytes = 48 << 10, most_blocks = 16;
+constexpr unsigned most_static_bytes = 48 << 10, most_blocks = 64;
 // What shared memory holds before it is written, from block to block: a large negative number as any float, a large
 // positive one, NaN. Some kernels pass over NaN or compute it again; maxima pass over small numbers, minima over large.
 constexpr uint8_t poisons[] = {0xfb, 0x7b, 0xff};
