@@ -48,7 +48,8 @@ SCATTERED_REGISTERS = 12
 # Estimates, none measured yet: mma.sync reaches 0.62 of wgmma's rate, and a loop like this one 0.7 of that (gemm_sm80).
 MMA_RATE = 0.62
 MMA_SHARE = MMA_RATE * 0.7
-# Two blocks of eight warps whose threads have 64 sums each take longer than all of it says; fitted to seven of them.
+# Two blocks of eight warps whose threads have 64 sums each take longer than all of it says; fitted to eight of them
+# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl): seven of the eight were priced 10 to 26% too low.
 CROWDED = 1.2
 # Clocks from the request for weights to their use, if they come from L2 and if from L1.
 L2_CLOCKS = 350

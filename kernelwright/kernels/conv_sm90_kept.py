@@ -25,27 +25,27 @@ UNROLLED = (8, 4, 2)  # stores, of as many channels
 MOST_FURTHER = 2  # configs that are run in further ways
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
-# Constants of the cost model. Instructions were counted in the PTX; shares, clocks and what runs cost are fitted to 51
-# configs of seven convolutions that an H200 ran (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out
-# within 10% (the standard deviation).
-# Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk (all
-# agree on a scale); of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory), for a
-# store, and for each result that a lane has in it.
+# Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
+# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out within 10% (the standard deviation); instructions
+# within what the PTX has, there was no disassembler to count them in SASS.
+# Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
+# whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
+# for a store, and for each result that a lane has in it.
 ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
 OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 120
 SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
-# What a warp issues of its own in a clock. Stores are unrolled: those beyond the first take so much longer; probably
-# their code does not stay near.
+# What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
+# code is unrolled and may have to be fetched for every tile (see `further`).
 OWN_ISSUE = 0.215
 NEAR_STORES, FAR_CODE = 32, 1.5
-# Clocks: of a chunk beside the instructions of those who carry, and until it comes from memory; from the end of a tile's
-# products to the begin of the next ones, beside what stores; of a chunk that is waited for.
+# Clocks: of a chunk beside the instructions of those who carry, and until it comes from memory; from the end of a
+# tile's products to the begin of the next ones, beside what stores; of a chunk that is waited for.
 CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 100
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
 # a clock. The first has not been reached.
 TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
-# Of memory's time, as bytes, for every run that is written; by those who carry. One crew hands out tiles in their order;
-# teams with a crew each drift apart, and the ends of a line are written apart in time too.
+# Of memory's time, as bytes, for every run that is written; by the number of crews. One hands out tiles in their order;
+# teams with a crew each may drift apart, and write the ends of a line apart in time.
 RUN_BYTES = {1: 52, 2: 200}
 
 
@@ -329,7 +329,7 @@ def carrying_instructions(config: Config, shape: ConvShape) -> float:
 
 
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
-    """Of one team. Its stores are unrolled: of more than a few the code has to be fetched for every tile."""
+    """Of one team."""
     fetched = max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + LEAVING_CLOCKS
 

@@ -103,7 +103,7 @@ template <class C> struct Leaving {
                                 const Phase& phase, int output, int row) {
         const int lane = threadIdx.x % 32;
         const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + output;
-        // Code that is not unrolled as far is shorter, and fetched less often.
+        // Code that is not unrolled as far is shorter, and may be fetched less often.
         constexpr int parts = ceil_div(results / V, 32), unrolled = C::stored == 8 ? parts : 1;
 #pragma unroll unrolled
         for (int i = 0; i < parts; i++) {
