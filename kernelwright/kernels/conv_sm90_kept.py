@@ -21,18 +21,32 @@ HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
 MOST_STAGES = 4
+UNROLLED = (8, 4, 2)  # stores, of as many channels
+MOST_FURTHER = 2  # configs that are run in further ways
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
-# Clocks, estimated and not measured: from a chunk's request to its delivery, beside its instructions; from the end of
-# a tile's products to the begin of the next ones, beside the instructions that store; of a chunk that is waited for.
-CARRYING_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 1400, 500, 100
-# Instructions (counted in SASS) of one who carries for an element, and beside them for its octet.
+# Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
+# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out within 10% (the standard deviation); instructions
+# within what the PTX has, there was no disassembler to count them in SASS.
+# Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
+# whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
+# for a store, and for each result that a lane has in it.
 ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
-OCTET_INSTRUCTIONS = 24
-RESULT_INSTRUCTIONS = 12
+OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 120
+SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
+# What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
+# code is unrolled and may have to be fetched for every tile (see `further`).
+OWN_ISSUE = 0.215
+NEAR_STORES, FAR_CODE = 32, 1.5
+# Clocks: of a chunk beside the instructions of those who carry, and until it comes from memory; from the end of a
+# tile's products to the begin of the next ones, beside what stores; of a chunk that is waited for.
+CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 100
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
-# a clock, and what one warp issues of its own; estimates.
-TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE, OWN_ISSUE = 0.85, 0.85, 0.6, 0.3
+# a clock. The first has not been reached.
+TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
+# Of memory's time, as bytes, for every run that is written; by the number of crews. One hands out tiles in their order;
+# teams with a crew each may drift apart, and write the ends of a line apart in time.
+RUN_BYTES = {1: 52, 2: 200}
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +75,8 @@ class Config(conv_sm90.Config):
     teams: int = 2
     carriers: int = 1
     stages: int = 2
+    near: bool = False  # a block's tiles follow each other, instead of those of all blocks that run at once
+    stored: int = 8  # channels whose stores are unrolled
 
     @property
     def rows(self) -> int:
@@ -172,15 +188,27 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block and number of rows, the most promising first."""
-    best: dict[tuple[Block, int], Config] = {}
+    """The best width for every kind of block, number of rows and of octets, the most promising first."""
+    best: dict[tuple[Block, int, int], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows)
+        key = (config.block, config.rows, config.octets)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
             best[key] = config
     return tuple(sorted(best.values(), key=lambda config: cost_us(config, shape, device)))
+
+
+def further(shape: ConvShape, device: Device) -> tuple[Config, ...]:
+    """The most promising ones in ways that no GPU has timed yet: nothing chooses them, `benchmarks/conv_device.py` runs
+    them. What is faster there becomes the way of all configs, or a config of its own."""
+    ways = product((False, True), UNROLLED)
+    return tuple(
+        replace(config, near=near, stored=stored)
+        for near, stored in ways
+        if (near, stored) != (False, 8)
+        for config in configs(shape, device)[:MOST_FURTHER]
+    )
 
 
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
@@ -237,10 +265,10 @@ def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config
 @cache
 def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     """Tile after tile: what the busiest of the multiprocessor's units needs, and no less than a team, or who carries
-    for it, takes for its tiles one after the other. An estimate of which nothing has been measured."""
+    for it, takes for its tiles one after the other."""
     clocks = conv_mma.clocks_per_us(device)
     busiest = max(products_clocks(config, shape), shared_clocks(config, shape), issue_clocks(config, shape))
-    carrying = carrying_clocks(config, shape) / (2 if config.carriers == 1 else config.carriers)
+    carrying = carrying_clocks(config, shape) / config.carriers
     team = (products_clocks(config, shape) + leaving_clocks(config, shape)) / config.teams
     tiles = conv_mma.grid(config, shape) // shelves(config, shape)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
@@ -269,31 +297,55 @@ def shared_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def issue_clocks(config: Config, shape: ConvShape) -> float:
-    return (leaving_instructions(config) + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
+    return (4 * leaving_instructions(config, shape) + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
 
 
-def leaving_instructions(config: Config) -> float:
-    """Of warps, for a tile."""
-    return config.tile_m * config.tile_n * config.w_phases * RESULT_INSTRUCTIONS / 32
+def stores(config: Config, shape: ConvShape) -> int:
+    """Of each warp of a team, for a tile: 16 channels; lanes beyond the end of a row do nothing."""
+    run = run_vector(config, shape)
+    results = config.tile_h * shape.y_space[2] if run else config.tile_w * config.w_phases
+    return 16 * (1 if run else config.rows) * math.ceil(results / stored_vector(config, shape) / 32)
+
+
+def stored_vector(config: Config, shape: ConvShape) -> int:
+    return run_vector(config, shape) or conv_mma.vector(config, shape)
+
+
+def store_instructions(config: Config, shape: ConvShape) -> int:
+    return STORE_INSTRUCTIONS + stored_vector(config, shape) * RESULT_INSTRUCTIONS
+
+
+def leaving_instructions(config: Config, shape: ConvShape) -> float:
+    """Of the same warp."""
+    sums = config.tile_n * config.w_phases // 2
+    return stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
+    """Of all warps that carry, for a tile."""
     elements = conv_mma.elements_of(config, shape)
-    return elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
+    chunks = 4 * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
+    return chunks + elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
 
 
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
-    """Of one team: four warps, each with its own quarter of the multiprocessor."""
-    return leaving_instructions(config) / 4 / OWN_ISSUE + LEAVING_CLOCKS
+    """Of one team."""
+    fetched = max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
+    return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + LEAVING_CLOCKS
 
 
 def carrying_clocks(config: Config, shape: ConvShape) -> float:
-    return carrying_instructions(config, shape) / 4 / OWN_ISSUE + CARRYING_CLOCKS * conv_mma.chunks(config, shape)
+    """Of four warps. Where they have one chunk on its way they wait for it; with two, for half of it at most."""
+    chunks = conv_mma.chunks(config, shape)
+    working = carrying_instructions(config, shape) / 4 / OWN_ISSUE + CARRYING_CLOCKS * chunks
+    waited = working + MEMORY_CLOCKS * chunks
+    return waited if config.carriers == 2 else max(working, waited / 2)
 
 
 def moved_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
     """As conv_mma's; but weights are read once, and rows that make up one run end once."""
     runs = conv_mma.run_bytes(replace(config, ahead=False), shape) / (config.tile_h if run_vector(config, shape) else 1)
+    runs *= RUN_BYTES[config.carriers] / conv_mma.RUN_BYTES[False]
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
@@ -318,5 +370,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         stages=config.stages,
         kept=max(1, kept_steps(config, shape)),
         run_vector=run_vector(config, shape),
+        stored=config.stored,
     )
-    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])
+    near = f"    static constexpr bool near = {str(config.near).lower()};"
+    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more, near])

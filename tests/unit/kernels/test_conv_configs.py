@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 import random
+import statistics
 from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -11,13 +15,15 @@ import pytest
 from benchmarks.conv_device import TIMED, conv_of, kernel_of, module_of, random_conv
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
-from kernelwright.generate.generate import TEMPLATES as EVERY
-from kernelwright.generate.generate import UNMEASURED, ranked_choices, template_of
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept
+from kernelwright.generate.generate import ranked_choices
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
+from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
+from kernelwright.plan import Kernel
+from kernelwright.tune.tune import short_list
 
 H200, A100, CPU = resolve("h200"), resolve("a100"), resolve("cpu")
-TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct}
+TEMPLATES = {"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "kept": conv_sm90_kept}
 
 
 def timed_shape(name: str, precision: str) -> ConvShape:
@@ -29,7 +35,7 @@ def random_shape(seed: int) -> ConvShape:
     return shape_of(kernel_of(random_conv(random.Random(seed)), "conv_kernel", "ieee", with_epilogue=False))
 
 
-@pytest.mark.parametrize("template", [*TEMPLATES.values(), conv_sm90_kept], ids=[*TEMPLATES, "kept"])
+@pytest.mark.parametrize("template", TEMPLATES.values(), ids=TEMPLATES)
 @pytest.mark.parametrize("seed", range(25))
 def test_every_ranked_config_fits_and_the_cheapest_is_first(seed: int, template: ModuleType) -> None:
     shape = random_shape(seed)
@@ -123,13 +129,61 @@ def test_a_strided_transposed_convolution_stores_neighbours_where_its_phases_are
 # --- weights that stay
 
 
-@pytest.mark.parametrize("name", ["few channels 8->64", "64->128 3x3", "transposed 3-d /2", "1x1 64->128"])
-def test_a_template_that_was_not_measured_is_neither_chosen_nor_tuned(name: str) -> None:
+MEASURED = Path(__file__).parents[3] / "benchmarks" / "results" / "2026-11-16-conv-kept-h200.jsonl"
+
+
+def measured() -> dict[tuple[str, str], dict[Choice, float]]:
+    """Microseconds on an H200 of every config, by the convolution and its precision."""
+    configs = {"mma": conv_mma.Config, "ring": conv_sm90_ring.Config, "kept": conv_sm90_kept.Config}
+    found: dict[tuple[str, str], dict[Choice, float]] = {}
+    for line in MEASURED.read_text().splitlines():
+        row = json.loads(line)
+        config = eval(row["config"], {"Config": configs[row["template"]]})
+        found.setdefault((row["name"], row["precision"]), {})[config] = row["us"]
+    return found
+
+
+def timed_kernel(name: str, precision: str) -> Kernel:
     text, x = TIMED[name]
-    kernel = kernel_of(conv_of(module_of(text), x), "conv_kernel", "tf32", with_epilogue=True)
-    assert conv_sm90_kept.configs(shape_of(kernel), H200)
-    assert not {template_of(choice).name for choice in ranked_choices(kernel, H200)} & UNMEASURED
-    assert {template.name for template in EVERY} >= UNMEASURED
+    return kernel_of(conv_of(module_of(text), x), "conv_kernel", precision, with_epilogue=True)
+
+
+@pytest.mark.parametrize(("name", "precision"), measured())
+def test_the_template_that_was_fastest_on_an_h200_is_chosen(name: str, precision: str) -> None:
+    """And where its config was measured, it took at most 1.02 times as long as the best."""
+    times = measured()[name, precision]
+    best = min(times, key=lambda config: times[config])
+    chosen = ranked_choices(timed_kernel(name, precision), H200)[0]
+    assert type(chosen) is type(best)
+    assert times.get(chosen, 0.0) <= 1.02 * times[best]
+
+
+@pytest.mark.parametrize(("name", "precision"), measured())
+def test_the_config_that_was_fastest_on_an_h200_is_on_the_tuners_list(name: str, precision: str) -> None:
+    times = measured()[name, precision]
+    assert min(times, key=lambda config: times[config]) in short_list(timed_kernel(name, precision), H200)
+
+
+def test_prices_of_weights_that_stay_are_those_that_were_measured() -> None:
+    found = [
+        math.log(conv_sm90_kept.cost_us(config, timed_shape(*case), H200) / us)
+        for case, times in measured().items()
+        for config, us in times.items()
+        if isinstance(config, conv_sm90_kept.Config)
+    ]
+    assert len(found) == 51
+    assert abs(statistics.mean(found)) < 0.03
+    assert statistics.stdev(found) < 0.11
+
+
+def test_ways_that_no_gpu_has_timed_are_not_chosen() -> None:
+    kernel = timed_kernel("few channels 8->64", "tf32")
+    further = conv_sm90_kept.further(shape_of(kernel), H200)
+    assert {(config.near, config.stored) for config in further} == {
+        *((False, 4), (False, 2)),
+        *((True, 8), (True, 4), (True, 2)),
+    }
+    assert not {*further} & {*ranked_choices(kernel, H200)}
 
 
 def test_rows_of_a_plane_leave_as_one_run_where_tiles_have_them_whole() -> None:
