@@ -164,3 +164,24 @@ def test_a_product_that_computes_its_operands_does_not_spill(tmp_path: Path, nam
     program = emulated_program(fed_problem(BEFORE[body], 1024, 8192, 8192), device, only(template), precision, fed=True)
     assert is_fed(program.sources[0].kernel)
     assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, device)) if kernel.spills]
+
+
+# The first config that is offered for a W that is packed as bricks, with what it computes before and keeps of rows.
+OF_BRICKS = {
+    "an epilogue": "F.gelu(x @ w) * row",
+    "a division": "torch.relu(x @ w) / row",
+    "a sum of rows": "F.silu(x @ w).sum(1)",
+    "statistics of rows": "F.layer_norm(x @ w, (8192,))",
+    "a cheap function before": "(torch.relu(x) + 1) @ w",
+    "a long one before": "F.gelu(x) @ w",
+    "a division before": "(torch.exp(x) / row) @ w",
+    "all kinds of operands before": "(F.silu(x * row + column) * tile) @ w",
+}
+
+
+@pytest.mark.parametrize("body", OF_BRICKS)
+def test_a_product_of_bricks_does_not_spill(tmp_path: Path, body: str) -> None:
+    source = fed_problem(OF_BRICKS[body], 1024, 8192, 8192)
+    program = emulated_program(source, "h200", only("gemm_sm90_bricks"), reducing=True, fed=True)
+    assert "gemm_sm90_bricks" in [made.template for made in program.sources]
+    assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]
