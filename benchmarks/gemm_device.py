@@ -46,7 +46,15 @@ from kernelwright.ir.nodes import Graph
 from kernelwright.judge.criterion import limits_for, score
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import open_reference
-from kernelwright.kernels import gemm_simt, gemm_skinny, gemm_sm80, gemm_sm90, gemm_sm90_f16x1, gemm_sm90_half
+from kernelwright.kernels import (
+    gemm_simt,
+    gemm_skinny,
+    gemm_sm80,
+    gemm_sm90,
+    gemm_sm90_bricks,
+    gemm_sm90_f16x1,
+    gemm_sm90_half,
+)
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.load import at_home, instantiate, load
@@ -470,7 +478,8 @@ int main() {
                 double exact = bias[j];
                 for (int p = 0; p < k; p++)
                     exact += (double)(float)a[((size_t)b * m + i) * @pitch@ + p] *
-                             (float)w[((size_t)(w_batches == 1 ? 0 : b) * n + j) * @pitch@ + p];
+                             (float)w[(size_t)(w_batches == 1 ? 0 : b) * n * @pitch@ + (size_t)j * @w_row_pitch@ +
+                                      (size_t)p * @w_k_pitch@];
                 wrong += c[((size_t)b * m + i) * n + j] != (float)(exact > 0 ? exact : 0);
             }
     std::printf("status %d, %d wrong\n", status, wrong);
@@ -498,6 +507,12 @@ def odd(
     return Gemm(m, n, k, batches, a, w, vector, 4 * batches * m * n)
 
 
+def side_by_side(m: int, n: int, k: int, batches: int = 1, vector: int = 1) -> Gemm:
+    """W as the second operand of a @ b lies, packed in the call."""
+    gemm = odd(m, n, k, batches=batches, vector=vector)
+    return replace(gemm, w=Operand("float32", 1, n, gemm.w.batch_pitch, constant=False))
+
+
 ALONE = (
     Alone("sm90, odd", gemm_sm90, gemm_sm90.Config(192, 32, 1, 1), odd(131, 197, 101)),
     Alone("sm90, widest, packed in the call", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4),
@@ -505,6 +520,14 @@ ALONE = (
     Alone("sm90, parts of k", gemm_sm90, gemm_sm90.Config(128, 64, 4, 1), odd(70, 131, 1001)),
     Alone("sm90, 64 rows, batches", gemm_sm90, gemm_sm90.Config(128, 32, 1, 1, tile_m=64),
           odd(37, 131, 100, batches=2)),
+    Alone("sm90, panels", gemm_sm90, gemm_sm90.Config(128, 64, 1, 1), side_by_side(131, 197, 1101)),
+    Alone("bricks, odd", gemm_sm90_bricks, gemm_sm90_bricks.Config(128, 32, 1, 1), side_by_side(131, 197, 101)),
+    Alone("bricks, widest", gemm_sm90_bricks, gemm_sm90_bricks.Config(256, 64, 1, 4),
+          side_by_side(150, 260, 1100, vector=4)),
+    Alone("bricks, parts of k, batches", gemm_sm90_bricks, gemm_sm90_bricks.Config(128, 64, 4, 1),
+          side_by_side(70, 131, 1701, batches=2)),
+    Alone("bricks, 64 rows", gemm_sm90_bricks, gemm_sm90_bricks.Config(128, 64, 1, 4, tile_m=64),
+          side_by_side(37, 132, 600, vector=4)),
     Alone("sm80, odd", gemm_sm80, gemm_sm80.Config(64, 64, 1), odd(131, 197, 101)),
     Alone("sm80, largest", gemm_sm80, gemm_sm80.Config(128, 128, 4), odd(150, 260, 300, vector=4)),
     Alone("scaled float16", gemm_sm90_f16x1, gemm_sm90_f16x1.Config(128, 2, 1), odd(259, 131, 101)),
@@ -526,6 +549,8 @@ def harness(alone: Alone) -> str:
         "entry": template.entry("gemm", alone.config, gemm, "Epilogue"),
         "type": CPP_TYPE[gemm.a.dtype],
         "pitch": gemm.a.row_pitch,
+        "w_row_pitch": gemm.w.row_pitch,
+        "w_k_pitch": gemm.w.k_pitch,
         "workspace": template.workspace_bytes(alone.config, gemm),
         "packed": packed,
         "pack": "status = gemm_pack(dw, packed, nullptr), weight = packed;" if packed else "",

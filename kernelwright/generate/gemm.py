@@ -17,14 +17,13 @@ from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
 from kernelwright.generate.tile_rows import RowPiecesWriter, lanes_of, state_of_rows
 from kernelwright.ir.dtypes import by_name, float32
-from kernelwright.ir.nodes import Map, Node
+from kernelwright.ir.nodes import Map
 from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import (
     gemm_simt,
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
-    gemm_sm90_apart,
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
@@ -76,6 +75,7 @@ ENDS = ("row_pieces", "gemm_rows")
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
     (gemm_sm90, FAITHFUL),
+    (gemm_sm90_bricks, FAITHFUL),
     (gemm_sm80, FAITHFUL),
     (gemm_sm90_f16x1, ROUNDED),
     (gemm_sm90_half, ANY),
@@ -84,25 +84,10 @@ MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
 )
 
 
-# Templates that no GPU has timed yet (docs/decisions/0030): they can be generated and run, but neither the cost model
-# nor the tuner knows of them. One that has been timed becomes a row of the table above.
-UNMEASURED: tuple[tuple[Multiplier, frozenset[str]], ...] = (
-    (gemm_sm90_bricks, FAITHFUL),
-    (gemm_sm90_apart, ANY),
-)
-
-
-def unmeasured_choices(kernel: Kernel, device: Device) -> list[GemmConfig]:
-    """The configs of those that can run this product, by template, the most promising first."""
-    return [choice for row in UNMEASURED for choice in gemm_configs(*row, kernel, device)]
-
-
 def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
     """The configs of one template that can run this product under its precision, the most promising first."""
     core = kernel.core
     if not isinstance(core, Product) or core.precision not in allowed or core.node.a.dtype.name not in ITEMSIZE:
-        return ()
-    if module is gemm_sm90_apart and rounded_in(kernel.region) is None:
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
     # Where k is split, what follows is in a kernel of its own; what comes before is not.
@@ -113,8 +98,8 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
     return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1))]
 
 
-def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config | gemm_sm90_bricks.Config]:
-    return isinstance(choice, (gemm_sm90.Config, gemm_sm90_bricks.Config)) and choice.tile_n >= WIDEST_TILE
+def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
+    return isinstance(choice, gemm_sm90.Config) and choice.tile_n >= WIDEST_TILE
 
 
 def in_tiles(region: Region) -> list[Map]:
@@ -125,14 +110,11 @@ def in_tiles(region: Region) -> list[Map]:
 def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Source:
     core, gemm = core_of(kernel), gemm_of(kernel)
     writer, after = epilogue_of(module, kernel, choice)
-    first = before_rounding(kernel.region) if module is gemm_sm90_apart else None
-    for region in (*core.prologues, *([first] if first is not None else [])):
+    for region in core.prologues:
         share_pointers(writer, region)
     body, launcher = camel(kernel.name), launcher_name(kernel)
     formula = "; ".join([after, *(prologue_formula(*side) for side in computed_sides(core))])
     structs = [writer.struct(body, after), *prologue_structs(core, body)]
-    if first is not None:
-        structs.append(RoundingWriter(first, body).struct(f"{body}Rounded", "what the sums are rounded to"))
     struct = "\n\n".join([*structs, module.entry(launcher, choice, gemm, body)])
     extra = gemm_extra(module, kernel, choice)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
@@ -148,8 +130,7 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
 def epilogue_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
-        region = after_rounding(kernel.region) if module is gemm_sm90_apart else kernel.region
-        return EpilogueWriter(region, epilogue_grid(region)), formula_of(kernel.region)
+        return EpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = RowPiecesWriter(kernel, *states_of(module, kernel, choice))
     return writer, row_formula(kernel.region, writer.phases)
 
@@ -345,56 +326,6 @@ class PrologueWriter(EpilogueWriter):
         return body.lines[True], body.lines[False], body.operand(self.region.maps[-1])
 
 
-# --- epilogues in two parts: up to where a 16-bit product is rounded, and after that
-
-
-def rounded_in(region: Region) -> Node | None:
-    """The 16-bit value, of the product alone and of operands, through which all else knows of the product."""
-    value = region.given
-    while value is not None and not value.dtype.is_reduced_float:
-        users = [node for node in region.maps if value in node.args]
-        value = users[0] if len(users) == 1 and users[0].args.count(value) == 1 else None
-        if any(node is value for node, _ in region.stores) and value is not None:
-            return None
-    return None if region.axes or region.sources else value
-
-
-def maps_before(region: Region) -> list[Map]:
-    """What has to be computed to know what is rounded, in order."""
-    wanted: set[Node] = {node for node in (rounded_in(region),) if node is not None} - {region.given}
-    found = []
-    for node in reversed(region.maps):
-        if node in wanted:
-            found.append(node)
-            wanted |= set(node.args) - {region.given}
-    return found[::-1]
-
-
-def before_rounding(region: Region) -> Region:
-    return part_of(region, maps_before(region), region.given)
-
-
-def after_rounding(region: Region) -> Region:
-    value = rounded_in(region)
-    computed = set(maps_before(region)) - {value}
-    needed = {arg for node in region.maps if node not in computed and node is not value for arg in node.args}
-    kept = [n for n in region.maps if n is not value and (n not in computed or n in needed)]
-    return part_of(region, kept, value)
-
-
-def part_of(region: Region, maps: Sequence[Map], given: Node | None) -> Region:
-    used = {arg for node in maps for arg in node.args} | {node for node, _ in region.stores}
-    loads = tuple((node, layout) for node, layout in region.loads if node in used)
-    return replace(region, loads=loads, body=tuple(maps), given=given)
-
-
-class RoundingWriter(PrologueWriter):
-    """A prologue of sums: N neighbours along n become what they are rounded to, or stay what they are."""
-
-    def computed(self, given: str) -> tuple[list[str], list[str], str]:
-        return super().computed(given) if self.region.maps else ([], [], given)
-
-
 def share_pointers(writer: Writer, prologue: Region) -> None:
     """What a prologue loads is among the arguments of the epilogue."""
     for _, layout in prologue.loads:
@@ -484,13 +415,4 @@ SMALL = Template(
     extra=small_extra,
 )
 
-
-def not_chosen(kernel: Kernel, device: Device) -> Sequence[GemmConfig]:
-    return ()
-
-
-TEMPLATES = (
-    *(row_of(module, allowed) for module, allowed in MULTIPLIERS),
-    *(replace(row_of(module, allowed), configs=not_chosen) for module, allowed in UNMEASURED),
-    SMALL,
-)
+TEMPLATES = (*(row_of(module, allowed) for module, allowed in MULTIPLIERS), SMALL)

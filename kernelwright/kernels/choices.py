@@ -15,7 +15,6 @@ from kernelwright.kernels import (
     gemm_skinny,
     gemm_sm80,
     gemm_sm90,
-    gemm_sm90_apart,
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
@@ -36,7 +35,6 @@ ScanConfig: TypeAlias = PlainScanConfig | scan_ahead.Config
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
     | gemm_sm90_bricks.Config
-    | gemm_sm90_apart.Config
     | gemm_sm90_half.Config
     | gemm_sm90_f16x1.Config
     | gemm_sm80.Config

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 from kernelwright.device import Device
 from kernelwright.kernels.gemm_shape import Gemm, Operand, copy_us, making_us, rows_are_readable
 
 __all__ = [
     "a_is_copied",
     "can_be_packed_by_panels",
-    "copied_a",
     "copy_bytes",
-    "copying",
+    "copying_us",
     "made_in_passing",
     "making_in_passing_us",
     "operands",
@@ -28,6 +29,11 @@ __all__ = [
 
 BUFFER_ALIGNMENT_BYTES = 256
 K_OF_PANEL = 512  # as split.cuh has it
+
+# Packing by panels on an H200: 0.6 to 1.0 of a copy's rate at k = 1024 to 4096, 0.55 of it for 1 GB at k = 524288. It
+# is taken to be 1 up to here, and to fall in a straight line over the logarithm of k: nobody has measured between.
+NEAR_K, FARTHEST_RATE = 8192, 0.55
+LOST_BY_DOUBLING = (1 - FARTHEST_RATE) / math.log2(524288 / NEAR_K)
 
 
 def a_is_copied(gemm: Gemm) -> bool:
@@ -89,10 +95,22 @@ def _padded_pitch(gemm: Gemm) -> int:
 
 def preparation_us(gemm: Gemm, device: Device, panels: bool = False) -> float:
     """Copying A and packing W, where they are needed in each call."""
-    a_bytes, w_bytes = 4 * gemm.batches * gemm.m * gemm.k, 4 * gemm.w_batches * gemm.n * gemm.k
-    copying_us = copy_us(a_bytes, a_bytes, device) if a_is_copied(gemm) else 0.0
-    w_reads = 1 if panels else 2
-    return copying_us + (copy_us(w_reads * w_bytes, w_bytes, device) if w_is_packed_each_time(gemm) else 0.0)
+    w_bytes = 4 * gemm.w_batches * gemm.n * gemm.k
+    if panels:
+        rate = rate_of_rows(gemm.k)
+        return copying_us(gemm, device) + copy_us(w_bytes / rate, w_bytes / rate, device)
+    return copying_us(gemm, device) + (copy_us(2 * w_bytes, w_bytes, device) if w_is_packed_each_time(gemm) else 0.0)
+
+
+def copying_us(gemm: Gemm, device: Device) -> float:
+    a_bytes = 4 * gemm.batches * gemm.m * gemm.k
+    return copy_us(a_bytes, a_bytes, device) if a_is_copied(gemm) else 0.0
+
+
+def rate_of_rows(k: int) -> float:
+    """What packing by panels reaches of a copy's rate where packed rows are 4 k bytes apart."""
+    doublings = max(0.0, math.log2(k / NEAR_K))
+    return max(FARTHEST_RATE, 1 - doublings * LOST_BY_DOUBLING)
 
 
 def making_in_passing_us(gemm: Gemm, elements: int, device: Device) -> float:
@@ -128,42 +146,31 @@ def then(argument: str) -> str:
     return f", {argument}" if argument else ""
 
 
-def copying(gemm: Gemm) -> str:
-    """Statements that make `copied` of `a` at the start of `workspace`, if A is copied."""
-    if not a_is_copied(gemm):
-        return ""
-    return f"""\
+def preparation(gemm: Gemm, pack: str) -> str:
+    """Statements that make `copied` of `a` and, by `pack`, `pairs` of `w` at the start of `workspace`, if needed."""
+    copying = f"""\
     float* copied = (float*)workspace;
     cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}{then(gemm.a.made_by)}>(
         a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream{passed(gemm.a.made_by)});
     if (padded != cudaSuccess) return padded;
 """
-
-
-def preparation(gemm: Gemm, panels: bool = False) -> str:
-    """Statements that make `copied` of `a` and `pairs` of `w` at the start of `workspace`, where they are needed."""
     made = passed(gemm.w.made_by)
     packing = f"""\
     void* pairs = (char*)workspace + {copy_bytes(gemm)};
-    cudaError_t packed = {packer(2, gemm, panels)}(
+    cudaError_t packed = {pack}(
         (const float*)w, {_pitches_and_sizes(gemm.w, gemm.n, gemm.k, gemm.w_batches)}, pairs, stream{made});
     if (packed != cudaSuccess) return packed;
 """
-    return copying(gemm) + (packing if w_is_packed_each_time(gemm) else "")
+    return (copying if a_is_copied(gemm) else "") + (packing if w_is_packed_each_time(gemm) else "")
 
 
 def operands(gemm: Gemm) -> str:
     """The initialiser of Operands: A and its pitches, W, sizes."""
-    w_name = "pairs" if w_is_packed_each_time(gemm) else "w"
-    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
-    return f"{copied_a(gemm)}, {w_name}, {sizes}"
-
-
-def copied_a(gemm: Gemm) -> str:
-    """A, or its copy, and the pitches of rows and batches."""
     copied, pitch = a_is_copied(gemm), _padded_pitch(gemm)
     row_pitch, batch_pitch = (pitch, pitch * gemm.m) if copied else (gemm.a.row_pitch, gemm.a.batch_pitch)
-    return f"{'copied' if copied else 'a'}, {row_pitch}, {batch_pitch}"
+    a_name, w_name = "copied" if copied else "a", "pairs" if w_is_packed_each_time(gemm) else "w"
+    sizes = f"{gemm.m}, {gemm.n}, {gemm.k}, {gemm.batches}, {gemm.w_batches}"
+    return f"{a_name}, {row_pitch}, {batch_pitch}, {w_name}, {sizes}"
 
 
 def _pitches_and_sizes(operand: Operand, rows: int, k: int, batches: int) -> str:

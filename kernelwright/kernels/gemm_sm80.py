@@ -12,6 +12,7 @@ from kernelwright.kernels.gemm_pairs import (
     operands,
     pack_entry,
     packed_bytes,
+    packer,
     passed,
     preparation,
     preparation_us,
@@ -146,7 +147,7 @@ struct {name}_Config {{
 {pack_entry(name, gemm)}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
-{preparation(gemm)}\
+{preparation(gemm, packer(2, gemm))}\
     const kw::gemm_sm80::Operands operands = {{{operands(gemm)}}};
 {launched(launch, epilogue, parts, gemm)}
 }}

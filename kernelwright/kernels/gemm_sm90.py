@@ -14,6 +14,7 @@ from kernelwright.kernels.gemm_pairs import (
     operands,
     pack_entry,
     packed_bytes,
+    packer,
     passed,
     preparation,
     preparation_us,
@@ -157,7 +158,11 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Rounds of tiles at the measured rate beside the bytes, then the passes before and after."""
+    return multiplying_us(config, gemm, device) + preparation_us(gemm, device, can_be_packed_by_panels(gemm))
+
+
+def multiplying_us(config: Config, gemm: Gemm, device: Device) -> float:
+    """Rounds of tiles at the measured rate beside the bytes, then the passes after."""
     reached = REACHED[config.tile_m, config.tile_n, config.promote]
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
@@ -170,7 +175,7 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     product_us = LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
     parts = part_bytes(config, gemm)
     after_us = finishing_us(row_parts(config, gemm), gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
-    return product_us + preparation_us(gemm, device, can_be_packed_by_panels(gemm)) + after_us
+    return product_us + after_us
 
 
 # --- memory, as gemm_sm90.cuh lays it out
@@ -201,20 +206,26 @@ def arithmetic(config: Config, gemm: Gemm) -> str:
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config, a launcher `name`(a, w, workspace, epilogue arguments, stream) and, for constant W, `name`_pack."""
     panels = can_be_packed_by_panels(gemm)
+    return launcher(name, config, gemm, epilogue, packer(2, gemm, panels), prepared_bytes(gemm, panels))
+
+
+def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, parts_at: int, order: str = "") -> str:
+    """The same with the function that packs W, where in the workspace the parts of k are, and W's order if another."""
     parts = row_parts(config, gemm)
     made = made_in_passing(gemm)
-    types = f"{name}_Config, {end_of(epilogue, parts, gemm)}{then(made)}"
+    prologue = then(made) or (then("kw::gemm::AsItLies") if order else "")
+    types = f"{name}_Config, {end_of(epilogue, parts, gemm)}{prologue}{then(order)}"
     launch = f"kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream{passed(made)})"
     return f"""\
 struct {name}_Config {{
-{_config_members(config, panels)}
+{_config_members(config, can_be_packed_by_panels(gemm))}
 }};
 {pack_entry(name, gemm)}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
-{preparation(gemm, panels)}\
+{preparation(gemm, pack)}\
     const kw::gemm_sm90::Operands operands = {{{operands(gemm)}}};
-    void* parts = (char*)workspace + {prepared_bytes(gemm, panels)};
+    void* parts = (char*)workspace + {parts_at};
 {launched(launch, epilogue, parts, gemm)}
 }}
 """

@@ -14,12 +14,10 @@ from kernelwright.build.toolchain import has_cuda
 from kernelwright.device import resolve
 from kernelwright.settings import read_settings
 from kernelwright.tune.joining import is_fed
-from tests.emulator.run import Pick, emulated_problem
+from tests.emulator.run import Pick
 from tests.emulator.run import program_of as emulated_program
 from tests.emulator.test_fed_products import problem as fed_problem
 from tests.emulator.test_product_surroundings import only, problem
-from tests.emulator.test_products import BFLOAT16, HALF
-from tests.emulator.test_unmeasured_products import APART, unmeasured
 from tests.products import program_of
 
 pytestmark = [
@@ -168,14 +166,22 @@ def test_a_product_that_computes_its_operands_does_not_spill(tmp_path: Path, nam
     assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, device)) if kernel.spills]
 
 
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("cluster", [1, 2])
-@pytest.mark.parametrize("dtype", [HALF, BFLOAT16])
-def test_an_epilogue_apart_does_not_spill(tmp_path: Path, dtype: object, cluster: int, bias: bool) -> None:
-    sizes = {"M": 4096, "N": 4096, "K": 4096, "DTYPE": dtype, "BIAS": bias}
-    program = emulated_program(
-        emulated_problem(APART, None, **sizes), pick=unmeasured("gemm_sm90_apart", cluster=cluster)
-    )
-    kernels = read_resources(compiled(tmp_path, program.text, "h200"))
-    assert kernels
-    assert not [kernel for kernel in kernels if kernel.spills]
+# The first config that is offered for a W that is packed as bricks, with what it computes before and keeps of rows.
+OF_BRICKS = {
+    "an epilogue": "F.gelu(x @ w) * row",
+    "a division": "torch.relu(x @ w) / row",
+    "a sum of rows": "F.silu(x @ w).sum(1)",
+    "statistics of rows": "F.layer_norm(x @ w, (8192,))",
+    "a cheap function before": "(torch.relu(x) + 1) @ w",
+    "a long one before": "F.gelu(x) @ w",
+    "a division before": "(torch.exp(x) / row) @ w",
+    "all kinds of operands before": "(F.silu(x * row + column) * tile) @ w",
+}
+
+
+@pytest.mark.parametrize("body", OF_BRICKS)
+def test_a_product_of_bricks_does_not_spill(tmp_path: Path, body: str) -> None:
+    source = fed_problem(OF_BRICKS[body], 1024, 8192, 8192)
+    program = emulated_program(source, "h200", only("gemm_sm90_bricks"), reducing=True, fed=True)
+    assert "gemm_sm90_bricks" in [made.template for made in program.sources]
+    assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]

@@ -57,11 +57,12 @@ template <class Config> struct Sizes {
     static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
 };
 
-struct Problem {
+// W: split::Packed, or another order of the same (gemm_sm90_bricks.cuh).
+template <class W> struct Problem {
     TensorMap a_map, w_map;
     const float* a;  // the same A, for results that are computed again
     int64_t a_row_pitch, a_batch_pitch;
-    split::Packed w;
+    W w;
     int m, n, k, batches;
 };
 
@@ -107,7 +108,7 @@ struct Work {
 template <class Config> struct Schedule {
     int tiles_m, tiles_n, per_batch, count, chunks;
 
-    KW_DEVICE explicit Schedule(const Problem& problem) {
+    template <class W> KW_DEVICE explicit Schedule(const Problem<W>& problem) {
         tiles_m = (problem.m + Config::tile_m - 1) / Config::tile_m;
         tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
         per_batch = tiles_m * tiles_n;
@@ -132,7 +133,14 @@ template <class Config> struct Schedule {
 
 // --- producer: one thread
 
-template <class Config> KW_DEVICE void produce(const Problem& problem, const Ring& ring) {
+struct Corner {  // of a box in its map
+    int x, y, z;
+};
+
+// Block number `block` of 32 of k, from row n on.
+KW_DEVICE Corner corner(const split::Packed&, int batch, int n, int block) { return {block * 2 * k_of_slot, n, batch}; }
+
+template <class Config, class W> KW_DEVICE void produce(const Problem<W>& problem, const Ring& ring) {
     using S = Sizes<Config>;
     const Schedule<Config> schedule(problem);
     Cursor at = {0, 0};
@@ -147,9 +155,10 @@ template <class Config> KW_DEVICE void produce(const Problem& problem, const Rin
 #pragma unroll 1
             for (int b = 0; b < S::blocks; b++)
 #pragma unroll 1
-                for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
-                    ring.fill(at, &problem.w_map, S::wgmma_n * 128, (chunk * S::k_slots + i) * 2 * k_of_slot,
-                              work.n + b * S::wgmma_n, w_batch);
+                for (int i = 0; i < S::k_slots; i++, at = advance(at, 1)) {
+                    const Corner from = corner(problem.w, w_batch, work.n + b * S::wgmma_n, chunk * S::k_slots + i);
+                    ring.fill(at, &problem.w_map, S::wgmma_n * 128, from.x, from.y, from.z);
+                }
         }
     }
 }
@@ -173,7 +182,8 @@ template <class Prologue> struct Made {
     int64_t row[2];
     int k_count;
 
-    KW_DEVICE Made(const typename Prologue::Args& args, const Problem& problem, const Work& work, int in_tile)
+    template <class W>
+    KW_DEVICE Made(const typename Prologue::Args& args, const Problem<W>& problem, const Work& work, int in_tile)
         : args(args), k_count(problem.k) {
 #pragma unroll
         for (int r = 0; r < 2; r++)
@@ -265,9 +275,9 @@ template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], cons
 
 // Sums are in units of the scales of W's panel. From one panel to the next they change, exactly, unless they leave
 // float32's range: then they are computed again. `columns` is this thread's first.
-template <class Config, class Packed>
+template <class Config>
 KW_DEVICE void change_scales(float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2],
-                             const Packed& w, int batch, int k, int columns) {
+                             const split::Packed& w, int batch, int k, int columns) {
     using S = Sizes<Config>;
     const float *before = w.inverses(batch, k - 1) + columns, *after = w.inverses(batch, k) + columns;
 #pragma unroll
@@ -291,8 +301,8 @@ template <class Config> KW_DEVICE void correct(float (&v)[4]) {
 }
 
 // Bit 2 i + r of a lane's `again` is its four neighbours in the sixteen columns number i of row m + 8 r.
-template <class Prologue, class End, class Problem>
-KW_DEVICE void take_again(End& end, const Problem& problem, const typename Prologue::Args& made, const Work& work, int m,
+template <class Prologue, class End, class W>
+KW_DEVICE void take_again(End& end, const Problem<W>& problem, const typename Prologue::Args& made, const Work& work, int m,
                           int columns, uint32_t again) {
 #pragma unroll 1
     for (int source = 0; source < 32; source++) {
@@ -308,8 +318,8 @@ KW_DEVICE void take_again(End& end, const Problem& problem, const typename Prolo
 }
 
 // A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
-template <class Config, class Epilogue, class Prologue, class Problem>
-KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args,
+template <class Config, class Epilogue, class Prologue, class W>
+KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& args,
                       const typename Prologue::Args& made, const Work& work, int row, int columns, int lane,
                       int last_chunk,
                       const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
@@ -369,8 +379,8 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
-template <class Config, class Epilogue, class Prologue, class Problem>
-KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args,
+template <class Config, class Epilogue, class Prologue, class W>
+KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args& args,
                        const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
     const int lane = threadIdx.x & 31;
@@ -394,11 +404,9 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
 #pragma unroll 1
         for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
             if constexpr (Config::panels) {
-                if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0) {
-                    ring.wait_full(at);  // where W is packed beside the product, its scales are there by then
+                if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0)
                     change_scales<Config>(total, problem.w, problem.w.batches == 1 ? 0 : work.batch,
                                           chunk * Config::promote, columns(work) + (lane & 3) * 2);
-                }
             }
             Fragments<Config> a;
             float undo[2];
@@ -424,9 +432,9 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
 
-template <class Config, class Epilogue, class Prologue>
+template <class Config, class Epilogue, class Prologue, class W>
 __global__ void __launch_bounds__(threads, 1)
-    multiply_kernel(const __grid_constant__ Problem problem, const __grid_constant__ typename Epilogue::Args args,
+    multiply_kernel(const __grid_constant__ Problem<W> problem, const __grid_constant__ typename Epilogue::Args args,
                     const __grid_constant__ typename Prologue::Args made) {
     extern __shared__ uint8_t shared[];
     __shared__ __align__(8) uint64_t barriers[2 * slots];
@@ -470,8 +478,8 @@ template <class Config> struct PartConfig : Config {
     static constexpr bool undo_truncation = false;
 };
 
-template <class Config, class Epilogue, class Prologue, class Problem>
-__global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem problem, StorePart::Args from,
+template <class Config, class Epilogue, class Prologue, class W>
+__global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem<W> problem, StorePart::Args from,
                                                     const __grid_constant__ typename Epilogue::Args args,
                                                     const __grid_constant__ typename Prologue::Args made) {
     const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m;
@@ -521,10 +529,18 @@ template <class Config> int64_t workspace_bytes(int m, int n, int batches) {
     return Config::splits == 1 ? 0 : (int64_t)Config::splits * batches * m * split::round_up(n, 4) * 4;
 }
 
-template <class Config, class Epilogue, class Prologue>
-cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Args& args,
+// The packed W, and the map by which boxes of so many rows and 32 of k of it are read.
+inline cudaError_t describe(split::Packed& w, TensorMap* map, const Operands& operands, int panels, int rows) {
+    w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches, 2, panels);
+    const int64_t pitch = (int64_t)w.padded_k * 2;
+    return encode_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, operands.w, {pitch, operands.n, operands.w_batches},
+                      {pitch, pitch * operands.n}, {2 * k_of_slot, rows});
+}
+
+template <class Config, class Epilogue, class Prologue, class W>
+cudaError_t launch_multiply(const Problem<W>& problem, const typename Epilogue::Args& args,
                             const typename Prologue::Args& made, cudaStream_t stream) {
-    auto kernel = multiply_kernel<Config, Epilogue, Prologue>;
+    auto kernel = multiply_kernel<Config, Epilogue, Prologue, W>;
     cudaError_t status = allow_shared_memory(kernel, smem_bytes);
     int count = 0;
     if (status == cudaSuccess) status = multiprocessors(&count);
@@ -536,14 +552,12 @@ cudaError_t launch_multiply(const Problem& problem, const typename Epilogue::Arg
 }
 
 // Enqueues the product; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.
-template <class Config, class Epilogue, class Prologue = gemm::AsItLies>
+template <class Config, class Epilogue, class Prologue = gemm::AsItLies, class W = split::Packed>
 cudaError_t launch(const Operands& operands, void* workspace, const typename Epilogue::Args& args,
                    cudaStream_t stream, const typename Prologue::Args& made = {}) {
     using S = Sizes<Config>;
-    Problem problem;
+    Problem<W> problem;
     problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
-    problem.w = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k, operands.w_batches, 2,
-                                   Config::panels ? split::panels_of(operands.k) : 1);
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     cudaError_t status =
@@ -551,10 +565,7 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
                    {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, operands.a_batch_pitch},
                    {k_of_slot, Config::tile_m});
     if (status != cudaSuccess) return status;
-    const int64_t w_pitch = (int64_t)problem.w.padded_k * 2;
-    status = encode_map(&problem.w_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, operands.w,
-                        {w_pitch, operands.n, operands.w_batches}, {w_pitch, w_pitch * operands.n},
-                        {2 * k_of_slot, S::wgmma_n});
+    status = describe(problem.w, &problem.w_map, operands, Config::panels ? split::panels_of(operands.k) : 1, S::wgmma_n);
     if (status != cudaSuccess) return status;
     if constexpr (Config::splits == 1) {
         return launch_multiply<Config, Epilogue, Prologue>(problem, args, made, stream);
@@ -564,7 +575,7 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
         if (status != cudaSuccess) return status;
         const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
         const unsigned blocks = (unsigned)((fours + 255) / 256);
-        sum_parts<Config, Epilogue, Prologue, Problem><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
+        sum_parts<Config, Epilogue, Prologue, W><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
         return cudaGetLastError();
     }
 }

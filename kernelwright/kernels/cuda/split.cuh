@@ -60,10 +60,8 @@ struct Packed {
     KW_DEVICE __half* row(int batch, int row) const {
         return pairs + ((int64_t)batch * rows + row) * padded_k * halves;
     }
-    // The hi halves of eight neighbouring pairs, `position` a multiple of 8; their lo halves are `packed_block` on.
-    KW_DEVICE const __half* eight(int batch, int row, int position) const {
-        return this->row(batch, row) + (position / packed_block) * (2 * packed_block) + position % packed_block;
-    }
+    static constexpr int block_pitch = 2 * packed_block;  // halves from 32 of k of a row to the next 32
+    KW_DEVICE int kept_rows() const { return rows; }
     // Of the panel in which k lies; there is one, or each has k_of_panel.
     KW_DEVICE float* inverses(int batch, int k) const {
         return inverse + ((int64_t)batch * panels + (panels == 1 ? 0 : k / k_of_panel)) * padded_rows;
@@ -92,8 +90,10 @@ __host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches, in
     return ((int64_t)rows * view.padded_k * 2 * halves + (int64_t)view.padded_rows * 8) * batches;
 }
 
-// What eight neighbouring pairs stand for.
-KW_DEVICE void packed_values(float (&values)[8], const __half* block, float inverse) {
+// What eight neighbouring pairs stand for, `position` a multiple of 8.
+template <class Packed>
+KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position, float inverse) {
+    const __half* block = row + (position / packed_block) * Packed::block_pitch + position % packed_block;
     const uint4 hi = *(const uint4*)block, lo = *(const uint4*)(block + packed_block);
     const uint32_t high[4] = {hi.x, hi.y, hi.z, hi.w}, low[4] = {lo.x, lo.y, lo.z, lo.w};
 #pragma unroll
@@ -351,7 +351,7 @@ KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&
     if (of_odd) *(uint4*)(of_odd + 8 * odd) = odd ? make_uint4(mine[4], mine[5], mine[6], mine[7]) : received;
 }
 
-template <int Halves>
+template <int Halves, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_panels(const float* __restrict__ w, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
     __shared__ float4 of_warp[8][8];
@@ -379,7 +379,7 @@ static __global__ void __launch_bounds__(256)
     const float of_row[4] = {largest.x, largest.y, largest.z, largest.w};
     float* inverse = packed.inverses(batch, k0) + row;
     const bool odd = in_row & 1;
-    const int place = (k0 >> 5) * (2 * packed_block) + (k0 & 16);
+    const auto place = (k0 >> 5) * Packed::block_pitch + (k0 & 16);
 #pragma unroll
     for (int j = 0; j < 4; j++) {
         // A panel of zeros has the scale 1: sums that change from its neighbour's scale to it stay in range.
@@ -396,8 +396,8 @@ static __global__ void __launch_bounds__(256)
         }
         const int of_even = row + j - 4 * odd, of_odd = of_even + 4;
         const bool inside = k0 < packed.padded_k;
-        __half* even = inside && of_even < packed.rows ? packed.row(batch, of_even) + place : nullptr;
-        __half* other = inside && of_odd < packed.rows ? packed.row(batch, of_odd) + place : nullptr;
+        __half* even = inside && of_even < packed.kept_rows() ? packed.row(batch, of_even) + place : nullptr;
+        __half* other = inside && of_odd < packed.kept_rows() ? packed.row(batch, of_odd) + place : nullptr;
         store_together(even, other, hi, odd);
         store_together(even ? even + packed_block : even, other ? other + packed_block : other, lo, odd);
     }
@@ -477,7 +477,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prolo
         }
 #pragma unroll
         for (int c = 0; c < 4; c++)
-            packed_values(value[s][c], packed.eight(batch, row[c], position + s * 256), inverse[row[c]]);
+            packed_values<Packed>(value[s][c], packed.row(batch, row[c]), position + s * 256, inverse[row[c]]);
     }
 #pragma unroll
     for (int s = 0; s < Steps; s++)
@@ -572,7 +572,7 @@ cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t 
     if constexpr (way == Way::by_panels) {
         if (row_pitch != 1) return cudaErrorInvalidValue;
         const dim3 grid(packed.padded_rows / 32, packed.panels, batches);
-        pack_panels<Halves><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
+        pack_panels<Halves, Packed><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
     }
     return cudaGetLastError();
 }

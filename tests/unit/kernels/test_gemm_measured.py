@@ -1,6 +1,7 @@
 """The cost models against what an H200 measured: they rank the configs as the clock did, and are off by little.
 
-Times in us from benchmarks/results/2026-11-15-gemm-h200.jsonl, without the three that its note declares void.
+Times in us from benchmarks/results/2026-11-15-gemm-h200.jsonl, without the three that its note declares void; of what
+is packed by panels from 2026-11-15-gemm-bars-h200.jsonl, as bricks from 2026-11-16-gemm-ways-h200.jsonl.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from typing import Any
 import pytest
 
 from kernelwright.device import resolve
-from kernelwright.kernels import gemm_sm90, gemm_sm90_half
+from kernelwright.kernels import gemm_sm90, gemm_sm90_bricks, gemm_sm90_half
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 
 H200 = resolve("h200")
-Config, Half = gemm_sm90.Config, gemm_sm90_half.Config
+Config, Bricks, Half = gemm_sm90.Config, gemm_sm90_bricks.Config, gemm_sm90_half.Config
 
 
 def product(
@@ -24,6 +25,13 @@ def product(
     a = Operand(dtype, k, 1, m * k if batches > 1 else 0, constant=False)
     w = Operand(dtype, k, 1, n * k if batches > 1 else 0, constant=constant)
     return Gemm(m, n, k, batches, a, w, vector, (4 if dtype == "float32" else 2) * batches * m * n)
+
+
+def side_by_side(m: int, n: int, k: int, batches: int = 1) -> Gemm:
+    """The second operand as `a @ b` has it, packed in each call."""
+    a = Operand("float32", k, 1, m * k if batches > 1 else 0, constant=False)
+    w = Operand("float32", 1, n, n * k if batches > 1 else 0, constant=False)
+    return Gemm(m, n, k, batches, a, w, 4, 4 * batches * m * n)
 
 
 # tile_n, promote, splits, vector: us
@@ -52,6 +60,18 @@ FLOAT32 = {
     "16 batches": (product(1024, 1024, 1024, batches=16), {Config(256, 64, 1, 4): 167.3}),
     "16 batches, packed": (product(1024, 1024, 1024, batches=16, constant=False), {Config(256, 64, 1, 4): 209.4}),
 }
+# The same, packed by panels.
+PANELS = {
+    "4096^3, panels": (side_by_side(4096, 4096, 4096), {Config(256, 64, 1, 4): 639.5}),
+    "16 batches, panels": (side_by_side(1024, 1024, 1024, 16), {Config(256, 64, 1, 4): 212.0}),
+    "8 batches, panels": (side_by_side(2048, 2048, 2048, 8), {Config(256, 64, 1, 4): 686.0}),
+    "128 batches, panels": (side_by_side(512, 2048, 1024, 128), {Config(256, 64, 1, 4): 1810.2}),
+    "long k, panels": (side_by_side(256, 256, 524288), {Config(256, 64, 66, 4): 806.3}),
+}
+BRICKS = {
+    "16 batches, bricks": (side_by_side(1024, 1024, 1024, 16), {Bricks(256, 64, 1, 4): 210.7}),
+    "long k, bricks": (side_by_side(256, 256, 524288), {Bricks(256, 64, 66, 4): 595.8}),
+}
 # tile_n, cluster, vector: us
 HALF = {
     "float16 8192^3": (
@@ -78,7 +98,8 @@ HALF = {
     "bfloat16 512 rows": (product(512, 4096, 4096, "bfloat16"), {Half(128, 2, 4): 30.2, Half(256, 2, 4): 48.7}),
 }
 ROWS: dict[str, tuple[ModuleType, Gemm, dict[Any, float]]] = {
-    **{name: (gemm_sm90, *row) for name, row in FLOAT32.items()},
+    **{name: (gemm_sm90, *row) for name, row in (FLOAT32 | PANELS).items()},
+    **{name: (gemm_sm90_bricks, *row) for name, row in BRICKS.items()},
     **{name: (gemm_sm90_half, *row) for name, row in HALF.items()},
 }
 
