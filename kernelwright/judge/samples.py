@@ -1,9 +1,9 @@
 """Turns come in: seconds of batches, of all contestants; the time of one call of each, and what it amounts to, go out.
 
-A batch of K calls takes T = h(K) + f + K t. h, what handing K outputs over takes, is measured on the trusted eager
-worker by a batch whose calls give what they gave before; f, what makes the first call slower, is read off that worker's
-batches of one and of many calls, or of two that follow one; t = (T - h - f) / K. The candidate's own slope is not
-asked: slowing small batches down would forge it.
+A batch of K calls takes T = h(K) + f + K t. h, what handing K outputs over takes, is measured on a trusted eager
+worker by a batch whose calls give what they gave before; f, what makes the first call slower, is read off both eager
+workers' batches of one and of many calls, or of two that follow one; t = (T - h - f) / K. The candidate's own slope is
+not asked: slowing small batches down would forge it.
 """
 
 import math
@@ -20,6 +20,7 @@ __all__ = ["AGAIN", "CANDIDATE", "Clocked", "Samples", "Turn", "speed_of", "summ
 
 AGAIN = "eager again"
 CANDIDATE = "candidate"
+TRUSTED = ("eager", AGAIN)
 # Differences below this are nobody's achievement: layout of code and memory alone makes them.
 SMALLEST_DIFFERENCE = 0.02
 # Half an interval, in the logarithm, from which nothing is said: less is asked if the median itself is close to 1.
@@ -107,12 +108,13 @@ def hand_over(turns: Sequence[Turn]) -> dict[int, float]:
 
 
 def first_call(turns: Sequence[Turn], handed: dict[int, float]) -> float:
-    """Seconds by which the first call after waking is slower than the others, of the trusted worker."""
+    """Seconds by which the first call after waking is slower than the others, of the trusted workers."""
     most = max(handed)
     if most == 1:
         return first_of_two(turns, handed[1])
     one, all_of_them = (
-        [turn.elapsed_s[AGAIN] - handed[calls] for turn in turns if len(turn.slots) == calls] for calls in (1, most)
+        [turn.elapsed_s[name] - handed[calls] for turn in turns if len(turn.slots) == calls for name in TRUSTED]
+        for calls in (1, most)
     )
     # Of the few single calls the least: what a busy machine adds to them is no part of every batch's first call.
     slower = min(one) - (median(all_of_them) - min(one)) / (most - 1)
@@ -176,7 +178,7 @@ def summarise(samples: Samples, baselines: Sequence[str], floor_us: float) -> Cl
     speed = Speed.INCONCLUSIVE if first is None or _unmeasured(samples) else speed_of(first, known)
     if speed in (Speed.FASTER, Speed.SLOWER) and next(iter(speedup)) == "eager":
         # Eager takes part twice. A process that was disturbed is slow by itself: both must say the same.
-        each = (ratio_interval(measured[name], measured[CANDIDATE]) for name in ("eager", AGAIN))
+        each = (ratio_interval(measured[name], measured[CANDIDATE]) for name in TRUSTED)
         speed = speed if all(speed_of(one, known) is speed for one in each) else Speed.INCONCLUSIVE
     if not times[CANDIDATE].high >= 0.9 * floor_us:
         speed = Speed.IMPOSSIBLE

@@ -25,6 +25,7 @@ from kernelwright.judge.samples import AGAIN, CANDIDATE, Samples, Turn, well_kno
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.verification import (
+    FEWEST_SLOTS,
     Course,
     give_inputs,
     inquire,
@@ -41,7 +42,13 @@ SINGLES = 2  # batches of one call in each round: what makes the first call afte
 # In each round, calls whose inputs come one at a time, each after the last answer: who does the work of many calls in
 # the first is slow there. So many, or as many as take this long.
 ONE_BY_ONE, ONE_BY_ONE_S = 16, 0.03
-SHORT_CALL_S = 0.02
+# Of short calls, so many to a batch: how much slower the first one is, is known badly, and one call would not tell it.
+# No more: at a load of 6 a batch of six loses its core more often, the slower the contestant the more.
+FEW_CALLS, SHORT_CALL_S = 3, 0.02
+# Full batches of a round; more than the fewest where there is room for so many calls to each, while they take no longer
+# than this, and the round is a small one, of which more is audited. Asking the oracle takes longer than they do, and a
+# median of few turns is a noisy one.
+FEWEST_BATCHES, MOST_BATCHES, SLOTS_TO_A_BATCH, BATCHES_S = 8, 16, 32, 0.35
 LEAN_AUDITS = 0.25  # of the calls of a large problem are on inputs of other families
 INQUIRIES = 1 / 16  # of the rounds are followed by batches that are not counted, and so is the last
 
@@ -293,13 +300,16 @@ def plan_batches(
     seconds_a_call: float, bytes_a_call: int, memory_bytes: int, target_s: float, most_slots: int = 512
 ) -> Plan:
     """Batches that last about `target_s`, as many of them to a round as fit; always an even number."""
+    call_s = max(seconds_a_call, 1e-7)
     room = max(2 + SINGLES, min(most_slots, memory_bytes // max(bytes_a_call, 1)))
-    # Batches of one call would not tell how much slower the first call is, which matters if it is short.
-    wanted = max(math.ceil(target_s / max(seconds_a_call, 1e-7)), 2 if seconds_a_call < SHORT_CALL_S else 1)
+    fewest = max(2, min(FEW_CALLS, room // (2 * FEWEST_BATCHES))) if call_s < SHORT_CALL_S else 1
+    wanted = max(math.ceil(target_s / call_s), fewest)
     one_by_one = 0
     if wanted > 1 and room >= 16:
-        one_by_one = max(2, min(ONE_BY_ONE, int(ONE_BY_ONE_S / max(seconds_a_call, 1e-7)), room // 8))
+        one_by_one = max(2, min(ONE_BY_ONE, int(ONE_BY_ONE_S / call_s), room // 8))
     fitting = room - SINGLES - 2 * one_by_one
     calls = max(1, min(wanted, fitting // 2))
-    batches = max(2, min(8, fitting // calls) // 2 * 2)
+    small = min(FEWEST_SLOTS - 1 - SINGLES - 2 * one_by_one, int(BATCHES_S / call_s))
+    most = max(FEWEST_BATCHES, min(MOST_BATCHES, room // SLOTS_TO_A_BATCH, small // calls))
+    batches = max(2, min(most, fitting // calls) // 2 * 2)
     return Plan(calls=calls, batches=batches, one_by_one=one_by_one, min_rounds=2, max_rounds=60)

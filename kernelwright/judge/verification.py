@@ -45,6 +45,7 @@ from kernelwright.judge.stillness import Stillness
 from kernelwright.judge.verdict import Failed, Verdict
 
 __all__ = [
+    "FEWEST_SLOTS",
     "Audits",
     "Course",
     "give_inputs",

@@ -107,9 +107,33 @@ def test_single_calls_that_were_disturbed_do_not_make_all_first_calls_slow():
     assert summarise(samples, ["eager"], 0.0).speedup["eager"].median == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(("call_s", "calls"), [(0.0005, 8), (0.006, 2), (0.3, 1)])
-def test_short_calls_are_never_alone_in_a_batch(call_s: float, calls: int):
-    assert plan_batches(call_s, 1 << 10, 1 << 30, 0.004).calls == calls
+def test_one_of_the_two_eager_processes_that_was_disturbed_does_not_make_all_first_calls_slow():
+    times = {"eager": 3000.0, "eager again": 3000.0, CANDIDATE: 6000.0}
+    disturbed = [
+        replace(turn, elapsed_s=turn.elapsed_s | {"eager again": turn.elapsed_s["eager again"] + 0.004})
+        if len(turn.slots) == 1
+        else turn
+        for turn in turns(times)
+    ]
+    samples = Samples()
+    samples.add_restart(disturbed)
+    assert summarise(samples, ["eager"], 0.0).speedup["eager"].median == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("call_s", "calls", "batches"),
+    [(0.0005, 8, 8), (0.001, 4, 8), (0.0033, 3, 14), (0.006, 3, 16), (0.015, 3, 8), (0.3, 1, 8)],
+)
+def test_short_calls_are_never_alone_in_a_batch_and_few_of_them_make_more_batches(
+    call_s: float, calls: int, batches: int
+):
+    plan = plan_batches(call_s, 1 << 10, 1 << 30, 0.004)
+    assert (plan.calls, plan.batches) == (calls, batches)
+
+
+def test_where_room_is_scarce_eight_batches_matter_more_than_their_calls():
+    plan = plan_batches(0.005, 1, 40, 0.004)
+    assert (plan.calls, plan.batches) == (2, 8)
 
 
 def test_one_large_call_at_a_time_is_measured_without_the_judges_own_reading():
