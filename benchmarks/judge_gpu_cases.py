@@ -1,7 +1,7 @@
 """The judge's GPU cases on this machine's GPU: one JSON line each, with the verdict, what was expected, and the time.
 
 python benchmarks/judge_gpu_cases.py --out results.jsonl                every case of tests/cheats/gpu_cases.py
-python benchmarks/judge_gpu_cases.py --only X32 --only F8               some of them
+python benchmarks/judge_gpu_cases.py --only X32 --only F8               some of them, by how their names begin
 python benchmarks/judge_gpu_cases.py --large                            the full-size problems, with peak memory
 python benchmarks/judge_gpu_cases.py --same 20                          the reference against itself, 20 times
 python benchmarks/judge_gpu_cases.py --same 20 --on-cpu                 on the CPU, and twice the work, with the load
@@ -207,7 +207,7 @@ def run(cases: tuple[GpuCase, ...], only: list[str], limit_s: float, say) -> Non
     end = time.perf_counter() + limit_s
     wrong = 0
     for case in cases:
-        if only and not any(case.name.startswith(name) for name in only):
+        if only and not any(re.match(name, case.name) for name in only):
             continue
         if time.perf_counter() > end:
             say({"case": case.name, "skipped": "no time left"})
