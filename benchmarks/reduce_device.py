@@ -3,10 +3,10 @@
     python benchmarks/reduce_device.py KernelBench/level1 --out rows.jsonl [--only LayerNorm Pooling] [--configs 5]
 
 For each problem that reduces, normalises, pools, scans or is a loss: configs that the cost model and the tuner would
-look at, and those of templates that are not measured yet (kernels/unmeasured.py). 1 processes emit and build a file for
-each config, while others compile what torch.compile makes of the originals, 2 another process checks each file against
-float64 and for the same bits twice, and times all of them, interleaved with eager and torch.compile, 3 a table says for
-each problem what it takes, its share of the bandwidth of a copy and its ratio to the better peer.
+look at, and the first of each template. 1 processes emit and build a file for each config, while others compile what
+torch.compile makes of the originals, 2 another process checks each file against float64 and for the same bits twice,
+and times all of them, interleaved with eager and torch.compile, 3 a table says for each problem what it takes, its
+share of the bandwidth of a copy and its ratio to the better peer.
 
 A kernel that never ends ends its process after a while, not the run: the config is a row that says so. One line of JSON
 a problem. Without a GPU, `--emit FOLDER` writes the files that would be timed.
@@ -42,7 +42,7 @@ from kernelwright.capture import capture
 from kernelwright.device import Device, resolve
 from kernelwright.emit import emit
 from kernelwright.generate import default_choices, generate
-from kernelwright.generate.generate import ranked_choices, template_of, unmeasured_choices
+from kernelwright.generate.generate import ranked_choices, template_of
 from kernelwright.kernels.choices import Choice
 from kernelwright.load import at_home, instantiate, load
 from kernelwright.plan import Kernel, plan
@@ -80,7 +80,6 @@ class Emitted:
     template: str
     config: str
     default: bool
-    measured: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,29 +100,19 @@ def heaviest(kernels: Sequence[Kernel]) -> Kernel:
 
 
 def tried(kernel: Kernel, device: Device, count: int, like: str) -> list[Choice]:
-    """What is chosen; others that the tuner looks at; of each template that is not measured, the first few. Or those
-    that are asked for."""
+    """What is chosen, others that the tuner looks at, the first few of each template; or those that are asked for."""
     ranked = ranked_choices(kernel, device)
     if like:
-        every = [*ranked, *unmeasured_choices(kernel, device)]
-        alike = [choice for choice in every if re.search(like, f"{template_of(choice).name} {choice}")]
+        alike = [choice for choice in ranked if re.search(like, f"{template_of(choice).name} {choice}")]
         return [*dict.fromkeys([ranked[0], *alike])][:count]
+    by_template: dict[str, list[Choice]] = {}
+    for choice in ranked:
+        by_template.setdefault(template_of(choice).name, []).append(choice)
     pairs = zip_longest(spread(ranked), short_list(kernel, device))
     others = [choice for pair in pairs for choice in pair if choice is not None]
-    unmeasured: dict[str, list[Choice]] = {}
-    for choice in unmeasured_choices(kernel, device):
-        unmeasured.setdefault(template_of(choice).name, []).append(choice)
     found = [*dict.fromkeys([ranked[0], *others])][:count]
-    return [*found, *(choice for choices in unmeasured.values() for choice in varied(choices)[:count])]
-
-
-def varied(choices: Sequence[Choice]) -> list[Choice]:
-    """The same with neighbours unlike each other: models rank by guesses as long as nothing is measured."""
-    first: dict[tuple[int, int], Choice] = {}
-    for choice in choices:
-        first.setdefault((getattr(choice, "vectors", 0), getattr(choice, "blocks", 0)), choice)
-    pairs = zip_longest(choices, first.values())
-    return [*dict.fromkeys(choice for pair in pairs for choice in pair if choice is not None)]
+    firsts = [choice for choices in by_template.values() for choice in choices[:count]]
+    return [*dict.fromkeys([*found, *firsts])]
 
 
 def spread(ranked: Sequence[Choice]) -> list[Choice]:
@@ -142,14 +131,13 @@ def emitted(path: Path, folder: Path, count: int, like: str, name: str) -> Job:
     planned = plan(graph, choose_routes(graph, replace(device, present=False), 0.0, read_settings(), "reference"))
     choices = default_choices(planned, device)
     kernel = heaviest(planned.kernels)
-    measured = set(ranked_choices(kernel, device))
     files = []
     for number, choice in enumerate(tried(kernel, device, count, like)):
         program = generate(planned, choices | {kernel.name: choice}, device)
         file = folder / f"{path.stem}_{number}.py"
         file.write_text(emit(program, problem))
         template = template_of(choice).name
-        files.append(Emitted(file, template, str(choice), number == 0, choice in measured))
+        files.append(Emitted(file, template, str(choice), number == 0))
     moved = sum(kernel.bytes_moved for kernel in planned.kernels)
     return Job(path, tuple(files), moved, sum(floor_of(kernel, device) for kernel in planned.kernels))
 
@@ -210,7 +198,6 @@ def measured_row(
                 "config": one.config,
                 "template": one.template,
                 "default": one.default,
-                "measured_before": one.measured,
             }
             if one.file in skipped:
                 rows[key]["status"] = skipped[one.file]
@@ -357,9 +344,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--only", nargs="*", default=[], help="problems whose names contain one of these")
-    parser.add_argument(
-        "--configs", type=int, default=5, help="of each kind: measured before, and of each new template"
-    )
+    parser.add_argument("--configs", type=int, default=5, help="that the tuner would look at, and of each template")
     parser.add_argument("--like", default="", help="of all configs those whose names this pattern finds")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--no-compile", action="store_true", help="eager is the only peer")
@@ -415,8 +400,8 @@ def prepared(paths: Sequence[Path], count: int, like: str, peers: bool, deadline
     return jobs
 
 
-def best_of(row: dict[str, Any], measured: bool) -> dict[str, Any] | None:
-    return next((c for c in row["configs"] if "us" in c and c["measured_before"] is measured), None)
+def best_of(row: dict[str, Any]) -> dict[str, Any] | None:
+    return next((c for c in row["configs"] if "us" in c), None)
 
 
 def default_of(row: dict[str, Any]) -> dict[str, Any] | None:
@@ -434,7 +419,7 @@ def short(row: dict[str, Any]) -> str:
     if "failed" in row:
         return f"{row['problem']:<34}{row['failed'][:120]}"
     text = f"{row['problem'][:33]:<34}{row['peers_us'][row['best_peer']]:>9.1f}"
-    for config in (default_of(row), best_of(row, True), best_of(row, False)):
+    for config in (default_of(row), best_of(row)):
         if config is None:
             text += f"{'-':>26}"
         else:
@@ -444,7 +429,7 @@ def short(row: dict[str, Any]) -> str:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> None:
-    print(f"\n{'problem':<34}{'peer us':>9}{'chosen':>26}{'best measured before':>26}{'best not measured':>26}")
+    print(f"\n{'problem':<34}{'peer us':>9}{'chosen':>26}{'best':>26}")
     done = [row for row in rows if "failed" not in row]
     for row in rows:
         print(short(row))
@@ -452,10 +437,10 @@ def table(rows: Sequence[dict[str, Any]]) -> None:
         wrong = [c for c in row["configs"] if c["status"] != "right"]
         for config in wrong:
             print(f"{row['problem']}: {config['template']} {config['config']}: {config['status']}")
-        new = best_of(row, False)
+        new = best_of(row)
         if new is not None:
             print(f"{row['problem'][:33]:<34}{new['template']} {new['config']}")
-    for name, pick in (("chosen", default_of), ("the best of all", lambda row: next(iter(row["configs"]), None))):
+    for name, pick in (("chosen", default_of), ("the best of all", best_of)):
         ratios = [c["ratio"] for row in done if (c := pick(row)) is not None and "ratio" in c]
         if ratios:
             print(

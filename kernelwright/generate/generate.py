@@ -16,7 +16,6 @@ from kernelwright.generate.twins import numbered, shared
 from kernelwright.ir.nodes import Iota
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.template import inline_with_templates
-from kernelwright.kernels.unmeasured import UNMEASURED
 from kernelwright.plan import Buffer, Kernel, Plan
 
 Choices = Mapping[str, Choice]
@@ -56,19 +55,9 @@ def ranked_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
 
 def priced_choices(kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
     """The same, each with the microseconds it is expected to take. A template's own order stands where prices tie."""
-    return priced_by([template for template in TEMPLATES if template.name not in UNMEASURED], kernel, device)
-
-
-def unmeasured_choices(kernel: Kernel, device: Device) -> Sequence[Choice]:
-    """The configs that nothing chooses until they have been timed on a GPU, the most promising first."""
-    templates = [template for template in TEMPLATES if template.name in UNMEASURED]
-    return [choice for _, choice in priced_by(templates, kernel, device)]
-
-
-def priced_by(templates: Sequence[Template], kernel: Kernel, device: Device) -> list[tuple[float, Choice]]:
     priced = [
         (template.cost_us(choice, kernel, device), choice)
-        for template in templates
+        for template in TEMPLATES
         if template.target == device.kind
         for choice in template.configs(kernel, device)
     ]

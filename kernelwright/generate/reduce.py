@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import TypeAlias
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access, Bound
@@ -516,27 +515,6 @@ def monoid(node: Reduce) -> str:
     return f"kw::{name}<{node.x.dtype.compute_cpp}, {index}N>"
 
 
-class GpuRowsWriter(RowsWriter):
-    """The same for a GPU, where what only the last phase wants is on its way before the vectors ahead of it are stored:
-    several vectors then wait for memory at once, not each for itself."""
-
-    def __init__(self, kernel: Kernel) -> None:
-        super().__init__(kernel)
-        written = {layout.buffer.name for _, layout in kernel.region.stores}
-        self.changing = {*written, *kernel.writes_over.values()}
-        self.late_accesses = [self.access(name) for name in self.late]
-
-    def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
-        lines = super().load_lines(target, access, declared)
-        return [line.replace("kw::load<N>(", f"kw::{self.way_of(access)}<N>(") for line in lines]
-
-    def way_of(self, access: Access) -> str:
-        return "load_constant" if self.is_late_constant(access) else "load"
-
-    def is_late_constant(self, access: Access) -> bool:
-        return access in self.late_accesses and access.layout.buffer.name not in self.changing
-
-
 # --- what the templates are told
 
 
@@ -640,7 +618,7 @@ def state_bytes(reduces: Sequence[Reduce]) -> int:
 
 
 def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
-    writer = RowsWriter(kernel) if isinstance(choice, CpuConfig) else GpuRowsWriter(kernel)
+    writer = RowsWriter(kernel)
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
     struct = writer.struct(name, formula)
     pointers = f"{{{', '.join(writer.arguments)}}}"
@@ -664,7 +642,7 @@ def template_of(config: Config) -> str:
     """The function of kernels/cuda/reduce.cuh that runs it."""
     if config.beside > 1:
         return "reduce_beside"
-    return "reduce_split" if config.is_split else "reduce_together" if config.together else "reduce"
+    return "reduce_split" if config.is_split else "reduce"
 
 
 def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
@@ -675,8 +653,6 @@ def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
         f"    static constexpr int {', '.join(f'{key} = {value}' for key, value in sizes.items())};",
         f"    static constexpr kw::Keep keep = kw::Keep::{config.keep};",
     ]
-    if config.together:
-        lines.append(f"    static constexpr int together = {config.together};")
     if config.beside > 1:
         lines.append(f"    static constexpr int beside = {config.beside};")
     lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
@@ -721,13 +697,6 @@ def reduce_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
     return reduce.configs(work_of_rows(kernel), device)
 
 
-def wide_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
-    """Blocks of 1024 threads for rows across."""
-    if kernel.core is not None or not any(isinstance(node, Reduce) for node in kernel.region.body):
-        return ()
-    return reduce.wide_configs(work_of_rows(kernel), device)
-
-
 def reduce_cost_us(choice: ReduceConfig, kernel: Kernel, device: Device) -> float:
     return reduce.cost_us(choice, work_of_rows(kernel), device)
 
@@ -743,18 +712,13 @@ def reduce_extra(kernel: Kernel, choice: ReduceConfig) -> Extra:
     )
 
 
-Configs: TypeAlias = Callable[[Kernel, Device], Sequence[ReduceConfig]]
-
-
-def row_of(
-    name: str, target: str, headers: tuple[str, ...], configs: Configs, types: tuple[type[ReduceConfig], ...]
-) -> Template:
+def row_of(target: str, headers: tuple[str, ...], *types: type[ReduceConfig]) -> Template:
     return Template(
-        name=name,
+        name="reduce",
         target=target,
         headers=headers,
         types=types,
-        configs=configs,
+        configs=reduce_configs,
         cost_us=reduce_cost_us,
         floor_us=reduce_floor_us,
         source=reduce_source,
@@ -763,9 +727,6 @@ def row_of(
 
 
 TEMPLATES = (
-    row_of("reduce", "cuda", ("launch", "pointwise", "reduce"), reduce_configs, (Config,)),
-    row_of(
-        "reduce_wide", "cuda", ("launch", "pointwise", "reduce"), wide_configs, ()
-    ),  # its configs are the row's above
-    row_of("reduce", "cpu", ("pointwise", "reduce"), reduce_configs, (CpuConfig,)),
+    row_of("cuda", ("launch", "pointwise", "reduce"), Config),
+    row_of("cpu", ("pointwise", "reduce"), CpuConfig),
 )

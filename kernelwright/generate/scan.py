@@ -27,7 +27,7 @@ from kernelwright.ir.dtypes import DType, by_name
 from kernelwright.ir.nodes import Const, Map, Node, Scan, Shape
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import spell_cast
-from kernelwright.kernels import scan, scan_ahead
+from kernelwright.kernels import scan
 from kernelwright.kernels.scan import AcrossConfig, AlongConfig, CpuConfig, ScanConfig, ScanWork
 from kernelwright.plan import Buffer, Kernel, Region
 from kernelwright.plan.layouts import base_of
@@ -413,37 +413,7 @@ def row_of(target: str, headers: tuple[str, ...], *types: type[ScanConfig]) -> T
     )
 
 
-# --- the next tile on its way
-
-
-def ahead_configs(kernel: Kernel, device: Device) -> Sequence[scan_ahead.Config]:
-    return scan_ahead.configs(work_of_scan(kernel.region), device) if has_scans(kernel) else ()
-
-
-def ahead_source(kernel: Kernel, choice: scan_ahead.Config) -> Source:
-    writer = ScanWriter(kernel.region)
-    name, formula = camel(kernel.name), scan_formula(kernel.region)
-    sizes = f"threads = {choice.threads}, rows = {choice.rows}, lanes = {choice.lanes}, vectors = {choice.vectors}"
-    struct = writer.struct(name, formula) + f"\n\nstruct {name}Config {{\n    static constexpr int {sizes};\n}};"
-    call = f"kw::scan_ahead<{name}, {name}Config>({{{', '.join(writer.arguments)}}}, stream)"
-    needs = tuple(sorted({*names_in(struct), "scan_ahead", "OnDevice"}))
-    return Source(kernel, work_of_scan(kernel.region), choice, formula, struct, "scan_ahead", call, needs)
-
-
-AHEAD = Template(
-    name="scan_ahead",
-    target="cuda",
-    headers=("launch", "pointwise", "scan", "scan_ahead"),
-    types=(scan_ahead.Config,),
-    configs=ahead_configs,
-    cost_us=lambda choice, kernel, device: scan_ahead.cost_us(choice, work_of_scan(kernel.region), device),
-    floor_us=lambda kernel, device: scan.floor_us(work_of_scan(kernel.region), device),
-    source=ahead_source,
-    extra=lambda kernel, choice: Extra(),
-)
-
 TEMPLATES = (
     row_of("cuda", ("launch", "pointwise", "scan"), AlongConfig, AcrossConfig),
-    AHEAD,
     row_of("cpu", ("pointwise", "scan"), CpuConfig),
 )

@@ -1,4 +1,4 @@
-"""A `Kernel` whose rows are woven into each other, or walked over in turns, comes in; its C++ goes out.
+"""A `Kernel` whose rows are woven into each other comes in; its C++ goes out.
 
 The struct is that of `generate/reduce.py`. Where rows are woven it also says how long each operand is wanted: a row is
 read once and its result not at all, so both may leave the caches first, while the weights of the next row stay there.
@@ -12,14 +12,14 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import UINT8, GpuRowsWriter, row_formula, rows_of, work_of_rows
+from kernelwright.generate.reduce import UINT8, RowsWriter, row_formula, rows_of, work_of_rows
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Reduce
-from kernelwright.kernels import reduce, reduce_turns, reduce_woven
+from kernelwright.kernels import reduce, reduce_woven
 from kernelwright.plan import Buffer, Kernel
 
 
-class WovenWriter(GpuRowsWriter):
+class WovenWriter(RowsWriter):
     """The struct of a region whose rows are woven: see kernels/cuda/reduce_woven.cuh for how it is run."""
 
     def __init__(self, kernel: Kernel, reads_again: bool) -> None:
@@ -27,15 +27,23 @@ class WovenWriter(GpuRowsWriter):
         self.reads_again = reads_again
         self.loads_by = "load_once"
         self.given: list[str] = []  # operands that a function has as `late`
+        written = {layout.buffer.name for _, layout in kernel.region.stores}
+        self.changing = {*written, *kernel.writes_over.values()}
+        self.late_accesses = [self.access(name) for name in self.late]
 
     def way_of(self, access: Access) -> str:
-        if access in self.late_accesses or not any(rows_of(access).outer):
-            return super().way_of(access)
-        return self.loads_by
+        """What only the last phase wants is loaded there, so that the first has its registers; where nothing changes
+        it, even before the stores of the vectors ahead of it."""
+        if access in self.late_accesses:
+            return "load_constant" if access.layout.buffer.name not in self.changing else "load"
+        return self.loads_by if any(rows_of(access).outer) else "load"
 
     def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
         name = next((name for name in self.given if self.access(name) == access), None)
-        return [f"const auto& {target} = late.{name};"] if name else super().load_lines(target, access, declared)
+        if name is not None:
+            return [f"const auto& {target} = late.{name};"]
+        lines = super().load_lines(target, access, declared)
+        return [line.replace("kw::load<N>(", f"kw::{self.way_of(access)}<N>(") for line in lines]
 
     def store_line(self, name: str, access: Access) -> str:
         return super().store_line(name, access).replace("kw::store<N>(", "kw::store_once<N>(")
@@ -84,7 +92,7 @@ class WovenWriter(GpuRowsWriter):
         ]
 
     def is_given(self, access: Access) -> bool:
-        return access.is_vector and self.is_late_constant(access)
+        return access.is_vector and self.way_of(access) == "load_constant"
 
 
 def config_struct(name: str, config: dict[str, int], memory: dict[str, int]) -> str:
@@ -142,35 +150,6 @@ def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
     return Source(kernel, work, choice, formula, struct, "reduce_woven", call, needs)
 
 
-# --- in turns
-
-
-def turns_configs(kernel: Kernel, device: Device) -> Sequence[reduce_turns.Config]:
-    return reduce_turns.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
-
-
-def turns_cost_us(choice: reduce_turns.Config, kernel: Kernel, device: Device) -> float:
-    return reduce_turns.cost_us(choice, work_of_rows(kernel), device)
-
-
-def turns_extra(kernel: Kernel, choice: reduce_turns.Config) -> Extra:
-    return scratch_of(kernel, reduce_turns.workspace_bytes(choice, work_of_rows(kernel)))
-
-
-def turns_source(kernel: Kernel, choice: reduce_turns.Config) -> Source:
-    writer = GpuRowsWriter(kernel)
-    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
-    scratch = turns_extra(kernel, choice).scratch
-    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads}
-    sizes |= {"vectors": choice.vectors, "blocks": choice.blocks}
-    memory = {"workspace_bytes": sum(b.nbytes for b in scratch)}
-    struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
-    arguments = [f"{{{', '.join(writer.arguments)}}}", *(identifier(b.name) for b in scratch), "stream"]
-    call = f"kw::reduce_turns<{name}, {name}Config>({', '.join(arguments)})"
-    needs = tuple(sorted({*names_in(struct), "reduce_turns", "OnDevice"}))
-    return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce_turns", call, needs)
-
-
 # --- the rows of the table of templates
 
 HEADERS = ("launch", "pointwise", "reduce")
@@ -186,16 +165,5 @@ TEMPLATES = (
         floor_us=floor_us,
         source=woven_source,
         extra=woven_extra,
-    ),
-    Template(
-        name="reduce_turns",
-        target="cuda",
-        headers=(*HEADERS, "reduce_turns"),
-        types=(reduce_turns.Config,),
-        configs=turns_configs,
-        cost_us=turns_cost_us,
-        floor_us=floor_us,
-        source=turns_source,
-        extra=turns_extra,
     ),
 )

@@ -20,17 +20,13 @@ from kernelwright.kernels import (
     gemm_sm90_half,
     gemm_small,
     reduce_sliding,
-    reduce_turns,
     reduce_woven,
-    scan_ahead,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
-from kernelwright.kernels.scan import ScanConfig as PlainScanConfig
+from kernelwright.kernels.scan import ScanConfig
 
-ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_turns.Config | reduce_sliding.Config
-
-ScanConfig: TypeAlias = PlainScanConfig | scan_ahead.Config
+ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_sliding.Config
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config

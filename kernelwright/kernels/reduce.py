@@ -43,19 +43,18 @@ HIDDEN = 0.1
 # From the last load of a phase to the first of the next: the states go through a tree, and all wait for it.
 MERGE_US = 0.9
 
-# From the first block's word that it has arrived to the last one's reading of what all have left, through the L2 cache.
-MEET_US = 3.0
-
 # Loads take so long while all multiprocessors load: 40 KB each in flight fill the memory of an H200.
 BUSY_LATENCY_NS = 1250
+
+# What a cluster with its multiprocessors to itself takes longer: 4.5 to 7.5 ms where 3.1 to 3.6 are the floor (H200).
+UNCOVERED_CLUSTER = 0.5
 
 # Loops of a thread over no more elements are unrolled.
 FEW_ELEMENTS = 128
 
 # What has a place in shared memory is on its way there in so many bytes a block, and vectors a thread: see reduce_kept
-# and reduce_relay in kernels/cuda/reduce.cuh.
+# in kernels/cuda/reduce.cuh.
 KEPT_IN_FLIGHT_BYTES = 65536
-NEXT_ROW_IN_FLIGHT_BYTES = 32768
 MOST_VECTORS_IN_FLIGHT = 16
 
 # One multiprocessor by itself moves no more.
@@ -96,9 +95,7 @@ class Config:
     vectors   a thread has in flight, or keeps between phases
     keep      where a row is between phases
     blocks    that share a row
-    cluster   they are one cluster and meet in shared memory
-    together  so many rows at a time have all their blocks running, which meet in global memory; 0: where blocks share a
-              row and are no cluster, they meet between launches
+    cluster   they are one cluster and meet in shared memory, else between launches
     beside    across, rows of few columns: vectors of rows that a thread takes
     """
 
@@ -109,12 +106,11 @@ class Config:
     keep: Keep
     blocks: int
     cluster: bool
-    together: int = 0
     beside: int = 1
 
     @property
     def is_split(self) -> bool:
-        return self.blocks > 1 and not self.cluster and not self.together
+        return self.blocks > 1 and not self.cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,7 +238,7 @@ def static_shared_bytes(config: Config, work: RowWork) -> int:
     """Shared memory that the code has in it: one place a phase for the states that are merged, each on 16 bytes."""
     if config.team <= (1 if work.across else WARP):
         return 0
-    states = config.threads * config.lanes if work.across else config.threads // WARP * (2 if config.together else 1)
+    states = config.threads * config.lanes if work.across else config.threads // WARP
     return sum(math.ceil(states * size / 16) * 16 + (size + 16) * config.cluster for size in work.state_bytes)
 
 
@@ -310,15 +306,11 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         return f"clusters of {config.blocks} blocks; {device.arch} has none of that size."
     if config.cluster and work.across:
         return "blocks that share rows across meet between launches."
-    if config.together and (work.across or config.team < config.threads or work.columns % config.lanes):
-        return "blocks that run at once have whole vectors along one row."
-    if config.together * config.blocks > device.multiprocessors:
-        return f"{config.together * config.blocks} blocks do not run at once."
     if config.beside > 1 and (not work.across or config.team * config.blocks > 1 or work.phases > 1):
         return "only rows across that a thread has for itself are walked over side by side."
     if config.beside > 1 and not (work.is_unrolled(config) and config.beside * config.vectors * config.lanes <= 32):
         return f"{config.beside} times {config.vectors} vectors of {config.lanes} lanes are too many for a thread."
-    if (config.is_split or config.together) and work.in_place:
+    if config.is_split and work.in_place:
         return "a row's result would be written before every block has read what it replaces."
     return None
 
@@ -329,8 +321,6 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{flight} registers for operands in flight." if flight > 96 and config.vectors > 1 else None
     if not work.holds:
         return "nothing is read again, so nothing is kept."
-    if config.together and work.phases == len(work.state_bytes):
-        return "no phase stores what is kept, so that the next row could take its place."
     if config.is_split:
         return "nothing is kept between launches."
     if config.vectors * config.team < work.share(config):
@@ -339,9 +329,6 @@ def why_not_kept(config: Config, work: RowWork, device: Device) -> str | None:
     held = config.vectors * work.held_bytes(config.lanes)
     if config.keep == "registers" and held // 4 > registers:
         return f"{held // 4} registers for a row leave too few of {registers} to compute with."
-    ahead = 2 * vectors_in_flight(config, work) * work.kept_bytes(config.lanes) // 4
-    if config.together and ahead > registers:
-        return f"{ahead} registers for two rows leave too few of {registers} to compute with."
     return None
 
 
@@ -420,25 +407,6 @@ def along_configs(work: RowWork, device: Device) -> Iterator[Config]:
         for threads in (256, 512):
             for blocks in split_counts(work, lanes, threads, device):
                 yield Config(threads, lanes, threads, 4, "again", blocks, False)
-        yield from together_configs(work, 512, lanes, device)  # 1024 would have 64 registers each, for two rows
-
-
-def together_configs(work: RowWork, threads: int, lanes: int, device: Device) -> Iterator[Config]:
-    """As many rows at a time as all shared memory holds, or fewer: while some wait for others, the rest move."""
-    item = max(work.itemsizes)
-    if lanes * item > 16 or (2 * lanes * item <= 16 and work.line % (2 * lanes) == 0):
-        return  # one 16 B load a vector, or as much of it as fits
-    vectors = math.ceil(work.columns / lanes)
-    static = static_shared_bytes(Config(threads, lanes, threads, 1, "shared", 1, False, 1), work)
-    room = max(0, device.smem_per_block_bytes - static) // (threads * work.kept_bytes(lanes)) * threads
-    found = 0
-    for blocks in range(max(2, math.ceil(vectors / max(room, 1))), device.multiprocessors + 1):
-        together = min(device.multiprocessors // blocks, work.rows)
-        if device.multiprocessors // together == blocks and found < 2:
-            found += 1
-            yield Config(
-                threads, lanes, threads, math.ceil(vectors / blocks / threads), "shared", blocks, False, together
-            )
 
 
 def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
@@ -450,23 +418,16 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
                     yield Config(threads, lanes, team, 4, "again", blocks, False)
             for beside in (2, 4):
                 yield Config(threads, lanes, 1, min(8, work.columns), "again", 1, False, beside=beside)
+    yield from wide_configs(work)
 
 
-@cache
-def wide_configs(work: RowWork, device: Device) -> tuple[Config, ...]:
-    """Blocks of 1024 threads across: what they touch at once of a line of memory is longer. Some split the columns, for
-    memory would rather follow few long stretches than many."""
-    if device.kind != "cuda" or not work.across or work.phases > 1:
-        return ()
-    candidates = [
-        Config(1024, lanes, team, vectors, "again", blocks, False)
-        for lanes in (4, 2, 1)
-        for team in (1, 2, 4, 8)
-        for vectors in (8, 4)
-        for blocks in (1, 4, 16)
-    ]
-    fitting = [c for c in candidates if why_not(c, work, device) is None and work.columns >= 64 * c.team * c.blocks]
-    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
+def wide_configs(work: RowWork) -> Iterator[Config]:
+    """What blocks of 1024 threads touch at once of a line of memory is longer, and of columns that four blocks share
+    each follows a longer stretch: 2,060 us instead of 2,333 for 128 times 4,096 x 4,095 (H200). The model does not see
+    why; the tuner does."""
+    if work.phases == 1 and work.columns >= 1024:
+        for lanes in (4, 2, 1):
+            yield Config(1024, lanes, 4, 8, "again", 4, False)
 
 
 def kept_or_not(work: RowWork, threads: int, lanes: int, team: int, blocks: int, cluster: bool) -> Iterator[Config]:
@@ -501,8 +462,6 @@ def workspace_bytes(config: ReduceConfig, work: RowWork) -> int:
     """The states that blocks leave for each other."""
     if isinstance(config, CpuConfig):
         return 0
-    if config.together:  # two places for each, and a line of the cache for those who have arrived
-        return config.together * 128 + sum(2 * config.together * config.blocks * n + 16 for n in work.state_bytes)
     if not config.is_split:
         return 0
     return sum(work.rows * config.blocks * size + 16 for size in work.state_bytes)
@@ -514,26 +473,25 @@ def cost_us(config: ReduceConfig, work: RowWork, device: Device) -> float:
         return floor_us(work, device)
     estimates = (moving_us, fetching_us, computing_us, waiting_us)
     parts = sorted(estimate(config, work, device) for estimate in estimates)
-    launches = len(work.state_bytes) + 1 if config.is_split else 2 if config.together else 1
-    return launches * LAUNCH_US + meeting_us(config, work) + parts[-1] + HIDDEN * sum(parts[:-1])
+    launches = len(work.state_bytes) + 1 if config.is_split else 1
+    return launches * LAUNCH_US + parts[-1] + HIDDEN * sum(parts[:-1])
 
 
 def moving_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes over bandwidth, if enough of them are in flight."""
     item = max(work.itemsizes)
-    running = config.together * config.blocks or device.multiprocessors * resident_blocks(config, work, device)
-    resident = min(blocks_of(config, work), running)
+    resident = min(blocks_of(config, work), device.multiprocessors * resident_blocks(config, work, device))
     in_flight = resident * config.threads * vectors_in_flight(config, work) * work.loaded_bytes(config.lanes)
     wanted_gbps = device.copy_gbps * (1.0 - work.written_bytes / max(1, work.bytes_moved))
     shortage = shortage_of(resident, in_flight / resident, wanted_gbps, device)
-    last = 0 if config.together else blocks_of(config, work) % resident
+    last = blocks_of(config, work) % resident
     if last:  # what is left for a last wave has fewer blocks to fetch it
         alone = shortage_of(last, in_flight / resident, wanted_gbps, device)
         shortage += last / blocks_of(config, work) * (alone - shortage)
     teams = config.threads // config.team
     rows_at_a_time = resident * teams / config.blocks * (config.lanes if work.across else 1)
     read = work.bytes_moved + again_bytes(config, work, device, rows_at_a_time)
-    read += reread_bytes(work, device, config.together or rows_at_a_time)
+    read += reread_bytes(work, device, rows_at_a_time)
     # Neighbouring threads on neighbouring bytes: what they touch at once should fill whole lines of the cache.
     run = min((teams if work.across else config.team) * config.lanes, work.line) * item
     scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
@@ -544,7 +502,9 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
     together = config.vectors * work.loaded_bytes(config.lanes)
     crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
-    staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster
+    # A cluster reads a row, meets and writes it: with nothing else on its multiprocessors, memory does one at a time.
+    waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if config.cluster else 0.0
+    staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster + waiting
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
 
 
@@ -573,8 +533,7 @@ def vectors_in_flight(config: Config, work: RowWork) -> int:
     most = min(config.vectors, math.ceil(work.share(config) / config.team))
     if config.keep != "shared":
         return most * config.beside
-    block_bytes = NEXT_ROW_IN_FLIGHT_BYTES if config.together else KEPT_IN_FLIGHT_BYTES
-    thread_bytes = min(128, block_bytes // config.threads)
+    thread_bytes = min(128, KEPT_IN_FLIGHT_BYTES // config.threads)
     return max(1, min(most, MOST_VECTORS_IN_FLIGHT, thread_bytes // work.kept_bytes(config.lanes)))
 
 
@@ -599,13 +558,6 @@ def waiting_us(config: Config, work: RowWork, device: Device) -> float:
     if config.is_split:  # what the blocks before have left is merged by one team
         alone += len(work.state_bytes) * math.ceil(config.blocks / config.team) * PART_US
     return waves * (work.phases * MEMORY_LATENCY_NS / 1e3 + len(work.state_bytes) * merge_us(config) + alone)
-
-
-def meeting_us(config: Config, work: RowWork) -> float:
-    """While the blocks of one row meet, only those of the others move anything."""
-    if not config.together:
-        return 0.0
-    return math.ceil(work.rows / config.together) * len(work.state_bytes) * MEET_US / config.together
 
 
 def instructions(config: Config, work: RowWork) -> float:

@@ -10,20 +10,27 @@ from functools import cache
 from kernelwright.device import Device
 from kernelwright.kernels import reduce
 from kernelwright.kernels.pointwise import LAUNCH_US
-from kernelwright.kernels.reduce import RESERVED_SMEM_BYTES, WARP, RowWork
+from kernelwright.kernels.reduce import LINE_BYTES, RESERVED_SMEM_BYTES, WARP, RowWork
 
 # What is on its way to a multiprocessor, and a thread's part of it.
 IN_FLIGHT_BYTES = 32768
 MOST_IN_FLIGHT = 8
 
-# Memory moves so much of what a copy would: expected, not measured.
-EXPECTED_SHARE = 0.94
+# A round is what the rows that are in work at a time take. Of each, so many microseconds pass while blocks meet and
+# nobody moves anything, with 512 and with 1024 threads on a multiprocessor (H200: 393,216 and 262,144 columns); fewer
+# rows at a time leave more of it uncovered.
+EXPOSED_US, EXPOSED_BY_MORE_US = 3.0, 1.8
+UNCOVERED = 1.5
 
-# Of the L2 cache, what survives from the first phase to the last of a row that is woven: expected, not measured.
-L2_SHARE = 0.4
+# Parts of rows that begin within a line of the caches take so much longer.
+UNEVEN = 1.2
 
-# From the last load of a row to the first store: within a block, and of blocks that meet in global memory.
-MEET_US, MEET_AT_ONCE_US = 1.0, 3.0
+# What is read again comes from the L2 cache, which is so many times as fast as memory; and so do the weights of a row,
+# for which a vector waits.
+L2_SPEED = 1.5
+
+# ptxas takes a few registers more than what is counted here.
+MARGIN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +58,10 @@ class Config:
 
 
 def as_plain(config: Config) -> reduce.Config:
-    """What the plain templates would call it."""
-    threads = config.threads
-    return reduce.Config(threads, config.lanes, threads, config.vectors, "shared", config.blocks, False, 1)
+    """What the plain template would call it."""
+    return reduce.Config(
+        config.threads, config.lanes, config.threads, config.vectors, "shared", config.blocks, cluster=True
+    )
 
 
 def slots(config: Config, work: RowWork) -> int:
@@ -75,9 +83,8 @@ def shared_bytes(config: Config, work: RowWork) -> int:
 
 
 def static_shared_bytes(config: Config, work: RowWork) -> int:
-    """The states of the warps of a block; those of a cluster's blocks, in two places."""
-    meeting = sum(2 * (size + 16) for size in work.state_bytes)
-    return reduce.static_shared_bytes(as_plain(config), work) + meeting
+    """The states of the warps of a block, and those of the blocks of a row, which are merged like them."""
+    return 2 * reduce.static_shared_bytes(as_plain(config), work)
 
 
 def most_ahead(config: Config, work: RowWork) -> int:
@@ -172,10 +179,8 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
 def next_even(found: Sequence[int], work: RowWork, lanes: int) -> int:
     """The first number of blocks whose parts of a row all begin with a line of the caches, which is faster than a few
     blocks less; if none is near, the first."""
-    vectors = work.columns // lanes
-    line = max(1, 128 // (lanes * min(work.itemsizes)))
-    even = (blocks for blocks in found if vectors % (blocks * line) == 0 and blocks <= 1.35 * found[0])
-    return next(even, found[0])
+    near = (blocks for blocks in found if blocks <= 1.35 * found[0])
+    return next((b for b in near if is_even(Config(WARP, lanes, 1, 0, b), work)), found[0])
 
 
 def placed(config: Config, work: RowWork, device: Device) -> Config:
@@ -202,7 +207,7 @@ def registers(config: Config, work: RowWork) -> int:
     """What a thread wants: for what it holds and has on its way, twice that where it also reads again."""
     vectors = config.held + (4 if left(config, work) else 2) * config.ahead
     late = config.ahead * config.lanes * work.late_bytes // 4
-    return work.own_registers + vectors * max(1, work.kept_bytes(config.lanes) // 4) + late
+    return work.own_registers + vectors * max(1, work.kept_bytes(config.lanes) // 4) + late + MARGIN
 
 
 def most_registers(config: Config, device: Device) -> int:
@@ -210,23 +215,25 @@ def most_registers(config: Config, device: Device) -> int:
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
-    """What blocks leave for each other: states in two places, each of their words beside a turn."""
+    """What blocks leave for each other: two places each, and a line of the cache for those who have arrived."""
     if config.blocks == 1:
         return 0
-    return sum(2 * config.together * config.blocks * math.ceil(size / 4) * 8 for size in work.state_bytes)
+    return config.together * 128 + sum(2 * config.together * config.blocks * n + 16 for n in work.state_bytes)
 
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
-    """Bytes at a little less than the speed of a copy; rows in work beside a waiting one hide most of its wait."""
-    moved = work.bytes_moved + read_again(config, work, device)
-    moved += reduce.reread_bytes(work, device, min(config.together, work.rows))
-    meet = MEET_AT_ONCE_US if config.blocks > 1 else MEET_US
-    waits = math.ceil(work.rows / config.together) * len(work.state_bytes) * meet
-    hidden = 1.0 if config.together == 1 else 1.0 / math.sqrt(config.together)
-    return LAUNCH_US + moved / device.copy_gbps / 1e3 / EXPECTED_SHARE + waits * hidden
+    """Bytes at the speed of a copy, and what each round adds while its blocks meet."""
+    moved = work.bytes_moved * (1.0 if is_even(config, work) else UNEVEN)
+    moved += work.rows * (work.phases - 1) * left_bytes(config, work) / L2_SPEED
+    moved += max(0, work.rows - config.together) * work.repeated_bytes / L2_SPEED
+    narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
+    exposed = EXPOSED_BY_MORE_US if config.threads * config.each > 512 else EXPOSED_US
+    rounds = math.ceil(work.rows / config.together) * len(work.state_bytes)
+    meeting = rounds * exposed * (1.0 + UNCOVERED / config.together)
+    return 2 * LAUNCH_US + moved / device.copy_gbps / 1e3 * narrow + meeting
 
 
-def read_again(config: Config, work: RowWork, device: Device) -> float:
-    """What is left of the rows, less what the L2 cache still has."""
-    missed = max(0.0, left_bytes(config, work) - L2_SHARE * device.l2_bytes)
-    return work.rows * missed * (work.phases - 1)
+def is_even(config: Config, work: RowWork) -> bool:
+    """Whether the parts of a row all begin with a line of the caches."""
+    line = max(1, LINE_BYTES // (config.lanes * min(work.itemsizes)))
+    return work.columns // config.lanes % (config.blocks * line) == 0

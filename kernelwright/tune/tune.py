@@ -102,7 +102,8 @@ def floor_of(kernel: Kernel, device: Device) -> float:
 def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
     """The most promising configs. The model cannot tell lanes from vectors well: they differ before threads do.
 
-    Nor what a row costs that is read again: each way to keep it, and each number of blocks to share it, comes once.
+    Nor what a row costs that is read again: each way to keep it, and each number of blocks to share it, comes once; and
+    the best of each template does.
     """
     ranked = ranked_choices(kernel, device)
     if kernel.core is not None:
@@ -114,7 +115,11 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
         else:
             alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
         spread.setdefault(alike, config)
-    return list(spread.values())[:SHORT_LIST]
+    first: dict[str, Choice] = {}
+    for config in spread.values():
+        first.setdefault(template_of(config).name, config)
+    few = list(spread.values())[: SHORT_LIST + 1 - len(first)]
+    return list(dict.fromkeys([*few, *first.values(), *spread.values()]))[:SHORT_LIST]
 
 
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:

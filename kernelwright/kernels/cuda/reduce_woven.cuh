@@ -214,76 +214,58 @@ KW_DEVICE void woven_walk(const typename Body::Args& args, const ReducePlace<Bod
 }
 
 // kw: WovenParts
-// What blocks that run at once leave for each other in a workspace, phase after phase: a state in words, each beside the
-// turn it is of, in two places that are used in turn.
+// What blocks that run at once leave for each other in a workspace: how many of a row's have arrived, a line of the
+// cache each; then their states, phase after phase, each in two places that are used in turn.
 template <typename Body, typename Config> struct WovenParts {
-    template <int phase> static constexpr int words = int(sizeof(typename Body::template State<phase, 1>) + 3) / 4;
+    static constexpr int64_t line = 128;
     template <int phase> __host__ __device__ static constexpr int64_t start() {
-        if constexpr (phase == 0) return 0;
-        else return start<phase - 1>() + int64_t(2 * Config::together * Config::blocks) * words<phase - 1> * 8;
+        if constexpr (phase == 0) return Config::together * line;
+        else {
+            using Before = typename Body::template State<phase - 1, 1>;
+            return start<phase - 1>() + (2 * Config::together * Config::blocks * int64_t(sizeof(Before)) + 15) / 16 * 16;
+        }
     }
-    template <int phase> KW_DEVICE static uint64_t* states(void* workspace, int team, int turn) {
+    KW_DEVICE static uint32_t* arrived(void* workspace, int team) {
+        return reinterpret_cast<uint32_t*>(static_cast<char*>(workspace) + team * line);
+    }
+    template <int phase> KW_DEVICE static auto* states(void* workspace, int team, int turn) {
         constexpr int64_t offset = start<phase>();
-        return reinterpret_cast<uint64_t*>(static_cast<char*>(workspace) + offset) +
-               int64_t(team * 2 + turn % 2) * Config::blocks * words<phase>;
+        auto* const all = reinterpret_cast<typename Body::template State<phase, 1>*>(static_cast<char*>(workspace) + offset);
+        return all + (team * 2 + turn % 2) * Config::blocks;
     }
 };
 
-// kw: leave_word
-// A word and its turn become visible at once, so that nobody waits until all that a thread has stored is.
-KW_DEVICE void leave_word(uint64_t* place, uint32_t word, uint32_t turn) {
-    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(place), "l"(uint64_t(turn) << 32 | word) : "memory");
+// kw: arrive_in_grid
+// One more is there; who sees that sees what this thread wrote before.
+KW_DEVICE void arrive_in_grid(uint32_t* arrived) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(arrived) : "memory");
 }
 
-// kw: word_left
-KW_DEVICE uint64_t word_left(const uint64_t* place) {
-    uint64_t word;
-    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(place) : "memory");
-    return word;
+// kw: seen_in_grid
+KW_DEVICE uint32_t seen_in_grid(const uint32_t* arrived) {
+    uint32_t count;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(count) : "l"(arrived) : "memory");
+    return count;
 }
 
-// kw: state_left
-// The state that another block leaves here in this turn, as soon as it does.
-template <typename State> KW_DEVICE State state_left(const uint64_t* place, uint32_t turn) {
-    constexpr int words = (sizeof(State) + 3) / 4;
-    uint32_t theirs[words];
-    for (bool there = false; !there;) {
-        uint64_t word[words];
-#pragma unroll
-        for (int i = 0; i < words; ++i) word[i] = word_left(place + i);
-        there = true;
-#pragma unroll
-        for (int i = 0; i < words; ++i) {
-            there = there & (uint32_t(word[i] >> 32) == turn);
-            theirs[i] = uint32_t(word[i]);
-        }
-    }
-    State state;
-    __builtin_memcpy(&state, theirs, sizeof state);
-    return state;
-}
-
-// kw: merged_at_once
-// What the blocks of a row know together, merged in the order of the blocks: by each warp for itself, where its lanes
-// suffice. Who is here for the `turn`th time has read everything of the time before, so that two places are enough.
+// kw: merged_in_grid
+// What the blocks of a row know together, merged in the order of the blocks. Who is here for the `turn`th time has read
+// everything of the time before, so that two places for the states are enough.
 template <typename Body, typename Config, int phase, typename State>
-KW_DEVICE State merged_at_once(const State& state, void* workspace, int team, int part, int turn) {
+KW_DEVICE State merged_in_grid(const State& state, void* workspace, int team, int part, int turn) {
     using Parts = WovenParts<Body, Config>;
-    constexpr int words = Parts::template words<phase>;
-    uint64_t* const parts = Parts::template states<phase>(workspace, team, turn);
+    auto* const parts = Parts::template states<phase>(workspace, team, turn);
     if (threadIdx.x == 0) {
-        uint32_t own[words] = {};
-        __builtin_memcpy(own, &state, sizeof state);
-#pragma unroll
-        for (int i = 0; i < words; ++i) leave_word(parts + part * words + i, own[i], uint32_t(turn + 1));
+        uint32_t* const arrived = Parts::arrived(workspace, team);
+        parts[part] = state;
+        arrive_in_grid(arrived);
+        while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}
     }
+    __syncthreads();
     State others;
     others.clear();
-    constexpr int readers = Config::blocks <= 32 ? 32 : Config::threads;
-    for (int i = threadIdx.x % readers; i < Config::blocks; i += readers)
-        others.merge(state_left<State>(parts + i * words, uint32_t(turn + 1)));
-    if constexpr (readers < Config::threads) return merged_in_warp<32>(others);
-    else return merged_in_block<Config::threads, phase + Body::phases>(others);
+    for (int i = threadIdx.x; i < Config::blocks; i += Config::threads) others.merge(parts[i]);
+    return merged_in_block<Config::threads, phase + Body::phases>(others);
 }
 
 // kw: met_woven
@@ -292,8 +274,8 @@ template <typename Body, typename Config, int phase, typename State>
 KW_DEVICE State met_woven(State state, void* workspace, int part, int turn) {
     state = merged_in_block<Config::threads, phase>(state);
     if constexpr (Config::blocks > 1)
-        state = merged_at_once<Body, Config, phase>(state, workspace, int(blockIdx.x) / Config::blocks, part, turn);
-    __syncthreads();  // the next row's states come over this one's
+        return merged_in_grid<Body, Config, phase>(state, workspace, int(blockIdx.x) / Config::blocks, part, turn);
+    __syncthreads();  // where nothing else makes them wait, the next row's states would come over this one's
     return state;
 }
 
@@ -374,7 +356,7 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
     if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
     if constexpr (Config::blocks > 1) {
         static_assert(WovenParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
-        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Config::workspace_bytes, stream)) return error;
+        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, WovenParts<Body, Config>::template start<0>(), stream)) return error;
     }
     cudaLaunchAttribute at_once;
     at_once.id = cudaLaunchAttributeCooperative;
