@@ -486,8 +486,8 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     shortage = shortage_of(resident, in_flight / resident, wanted_gbps, device)
     last = blocks_of(config, work) % resident
     if last:  # what is left for a last wave has fewer blocks to fetch it
-        alone = shortage_of(last, in_flight / resident, wanted_gbps, device)
-        shortage += last / blocks_of(config, work) * (alone - shortage)
+        by_few = shortage_of(last, in_flight / resident, wanted_gbps, device)
+        shortage += last / blocks_of(config, work) * (by_few - shortage)
     teams = config.threads // config.team
     rows_at_a_time = resident * teams / config.blocks * (config.lanes if work.across else 1)
     read = work.bytes_moved + again_bytes(config, work, device, rows_at_a_time)
@@ -502,8 +502,9 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
     together = config.vectors * work.loaded_bytes(config.lanes)
     crowded = 1.0 + 0.01 * max(0.0, math.log2(together / 64)) * (config.keep == "again")
-    # A cluster reads a row, meets and writes it: with nothing else on its multiprocessors, memory does one at a time.
-    waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if config.cluster else 0.0
+    # A cluster reads a row, meets and writes it: with nothing else on its multiprocessors, one row after the other.
+    alone = config.cluster and blocks_of(config, work) > resident
+    waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if alone else 0.0
     staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster + waiting
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
 

@@ -14,11 +14,11 @@ from kernelwright.build import build_cpu_library, build_cuda_library, library_re
 from kernelwright.build.toolchain import has_cuda
 from kernelwright.capture import capture
 from kernelwright.device import resolve
-from kernelwright.generate.generate import launch_of, program_text, unmeasured_choices
+from kernelwright.generate.generate import launch_of, program_text, ranked_choices
 from kernelwright.generate.reduce import work_of_rows
 from kernelwright.ir.dtypes import float16, float32, int32
 from kernelwright.ir.nodes import Broadcast, Const, Input, Map, Node, Reduce, Shape
-from kernelwright.kernels import reduce_sliding, reduce_turns, reduce_woven
+from kernelwright.kernels import reduce_sliding, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import Config, CpuConfig, best_config, why_not
 from kernelwright.load import Problem
@@ -74,29 +74,25 @@ KERNELS: dict[str, tuple[Node, Config]] = {
 LAYERS = leaf(0, (16, 64, 256, 256))
 SCALED = Map("mul", (normalised(LAYERS, (1, 2, 3), 4194304.0), Broadcast(leaf(1, (64, 256, 256)), LAYERS.shape)))
 INSTANCES = normalised(leaf(0, (112, 64, 512, 512)), (2, 3), 262144.0)
-EVERYTHING = softmax(leaf(0, (1, 1 << 28)), (1,))
 BATCHES = normalised(leaf(0, (64, 64, 512, 512)), (0, 2, 3), 64 * 262144.0)
 ODD = leaf(0, (4096, 65535))
 LENGTHS = Map("sqrt", (Reduce("sum", Map("mul", (ODD, ODD)), (1,)),))
 
-# Each way of the templates that are not measured yet, at its largest.
-UNMEASURED: dict[str, tuple[Node, Choice]] = {
-    "a row in a cluster": (LONG, reduce_woven.Config(512, 4, 24, 0, 8)),
-    "a row in a large cluster, three at a time": (LONG, reduce_woven.Config(256, 4, 18, 6, 16, 0, 3)),
-    "a row in a cluster and its registers": (INSTANCES, reduce_woven.Config(512, 4, 28, 4, 4)),
-    "two blocks each": (INSTANCES, reduce_woven.Config(512, 4, 14, 2, 8, 0, 2)),
+# Each way of rows that are woven, at its largest, and the widest blocks.
+WOVEN: dict[str, tuple[Node, Choice]] = {
+    "two blocks each": (LONG, reduce_woven.Config(512, 4, 12, 0, 16, 16, 2, 2)),
+    "in registers too": (LONG, reduce_woven.Config(512, 4, 28, 4, 6, 22, 1, 4)),
+    "two blocks each, in registers too": (INSTANCES, reduce_woven.Config(512, 4, 14, 2, 8, 33, 2, 2)),
     "two rows at once, with weights": (
         Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
-        reduce_woven.Config(512, 4, 28, 4, 64, 2),
+        reduce_woven.Config(512, 4, 28, 4, 64, 2, 1, 4),
     ),
-    "a row of which some is read again": (BATCHES, reduce_woven.Config(512, 4, 28, 8, 128, 1)),
+    "a row of which some is read again": (BATCHES, reduce_woven.Config(512, 4, 28, 4, 128, 1, 1, 4)),
     "elements in one block": (
         Map("div", (ODD, Broadcast(LENGTHS, ODD.shape))),
-        reduce_woven.Config(512, 1, 113, 15, 1),
+        reduce_woven.Config(512, 1, 112, 16, 1, 132, 1, 8),
     ),
-    "in turns": (EVERYTHING, reduce_turns.Config(512, 4, 4, 264)),
-    "in turns, wide": (EVERYTHING, reduce_turns.Config(1024, 4, 4, 132)),
-    "wide, across": (Reduce("argmax", leaf(0, (128, 4096, 4095)), (1,)), Config(1024, 1, 2, 8, "again", 1, False)),
+    "wide, across": (Reduce("argmax", leaf(0, (128, 4096, 4095)), (1,)), Config(1024, 1, 4, 8, "again", 4, False)),
 }
 
 
@@ -150,8 +146,8 @@ def test_every_template_compiles_for_a_hopper_without_spills() -> None:
 
 @needs_cuda
 @pytest.mark.slow
-def test_what_is_not_measured_yet_compiles_without_spills() -> None:
-    kernels = [(kernel_of(output), choice) for output, choice in UNMEASURED.values()]
+def test_rows_that_are_woven_compile_without_spills() -> None:
+    kernels = [(kernel_of(output), choice) for output, choice in WOVEN.values()]
     library = build_cuda_library(program(kernels, "cuda"), "sm_90a")
     assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]
 
@@ -164,7 +160,7 @@ def test_windows_that_slide_compile_without_spills(pool: str) -> None:
     text = POOLED.format(pool=pool, shape=shape)
     planned = plan(simplify(capture(Problem("pooled", text, Path("pooled.py")))), Routes())
     (kernel,) = planned.kernels
-    choices = [choice for choice in unmeasured_choices(kernel, H200) if isinstance(choice, reduce_sliding.Config)]
+    choices = [choice for choice in ranked_choices(kernel, H200) if isinstance(choice, reduce_sliding.Config)]
     assert choices
     library = build_cuda_library(program([(kernel, choice) for choice in choices], "cuda"), "sm_90a")
     assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]

@@ -19,7 +19,6 @@ from kernelwright.generate.generate import program_text
 from kernelwright.generate.scan import work_of_scan
 from kernelwright.ir.dtypes import DTYPES, DType, bool_, float16, float32, float64, int64
 from kernelwright.ir.nodes import Const, Graph, Input, Map, Node, Scan, Shape
-from kernelwright.kernels import scan_ahead
 from kernelwright.kernels.scan import AcrossConfig, AlongConfig, ScanConfig, configs, why_not
 from kernelwright.plan import Kernel, plan
 from kernelwright.plan.steps import contiguous
@@ -52,31 +51,21 @@ def two_stages(shape: Shape, axis: int) -> Node:
     return Scan("prod", Map("sigmoid", (total,)), axis, exclusive=True)
 
 
-def launches_of(output: Node, choices: Sequence[ScanConfig | scan_ahead.Config], label: str) -> Iterable[Launch]:
+def launches_of(output: Node, choices: Sequence[ScanConfig], label: str) -> Iterable[Launch]:
     """One launch for each config, under names of their own, so that many can share a source."""
     inputs = sorted({n for n in Graph((), (output,), (), 0).nodes() if isinstance(n, Input)}, key=lambda n: n.position)
     made = plan(Graph(tuple(inputs), (output,), (), 0))
     for number, choice in enumerate(choices):
         steps = [replace(s, name=f"{label}{number}_{s.name}") if isinstance(s, Kernel) else s for s in made.steps]
         renamed = replace(made, steps=tuple(steps))
-        assert all(refusal(choice, k) is None for k in renamed.kernels), choice
+        assert all(why_not(choice, work_of_scan(k.region), H200) is None for k in renamed.kernels), choice
         program = generate(renamed, {kernel.name: choice for kernel in renamed.kernels}, H200)
         yield from (replace(launch, entry=f"{label}{number}_{launch.entry}") for launch in program.launches)
 
 
-def refusal(choice: ScanConfig | scan_ahead.Config, kernel: Kernel) -> str | None:
-    work = work_of_scan(kernel.region)
-    if isinstance(choice, scan_ahead.Config):
-        return scan_ahead.why_not(choice, work, H200)
-    return why_not(choice, work, H200)
-
-
-def inputs_of(output: Node) -> tuple[Input, ...]:
-    return tuple(n for n in Graph((), (output,), (), 0).nodes() if isinstance(n, Input))
-
-
 def promising(output: Node, count: int = 2) -> Sequence[ScanConfig]:
-    (kernel,) = plan(Graph(inputs_of(output), (output,), (), 0)).kernels
+    inputs = tuple(n for n in Graph((), (output,), (), 0).nodes() if isinstance(n, Input))
+    (kernel,) = plan(Graph(inputs, (output,), (), 0)).kernels
     return configs(work_of_scan(kernel.region), H200)[:count]
 
 
@@ -116,17 +105,6 @@ def test_the_largest_and_smallest_configs_do_not_spill(cuda: str) -> None:
         *launches_of(masked_sum((64, 8192), 1), along, "along"),
         *launches_of(masked_sum((8192, 64), 0), across, "across"),
     ]
-    found = library_resources(build_cuda_library(program_text(launches, "cuda"), "sm_90a"))
-    assert [r.name for r in found if r.spills or r.stack_bytes] == []
-
-
-def test_tiles_ahead_do_not_spill(cuda: str) -> None:
-    launches: list[Launch] = []
-    for name in ("long", "back"):
-        (kernel,) = plan(Graph(inputs_of(CASES[name]), (CASES[name],), (), 0)).kernels
-        choices = scan_ahead.configs(work_of_scan(kernel.region), H200)
-        assert choices
-        launches += launches_of(CASES[name], choices[:6], name)
     found = library_resources(build_cuda_library(program_text(launches, "cuda"), "sm_90a"))
     assert [r.name for r in found if r.spills or r.stack_bytes] == []
 

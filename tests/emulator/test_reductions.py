@@ -25,7 +25,7 @@ from kernelwright.kernels.reduce import Config, RowWork, why_not
 from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
-from tests.emulator.build import Library, g_plus_plus, library_of, multiprocessors, order
+from tests.emulator.build import Library, g_plus_plus, library_of, order
 from tests.emulator.run import agrees
 from tests.property.graphs_of_rows import Case, cases
 from tests.property.runs_of_rows import Run
@@ -105,9 +105,6 @@ ALONG = {
     "a cluster, held": Config(32, 4, 32, 4, "registers", 2, True),
     "a cluster, in shared memory": Config(64, 2, 64, 1, "shared", 8, True),
     "split": Config(64, 4, 64, 2, "again", 5, False),
-    "at once, one row": Config(64, 4, 64, 2, "shared", 2, False, 1),
-    "at once, two rows": Config(64, 4, 64, 1, "shared", 4, False, 2),
-    "at once, more rows than there are": Config(32, 2, 32, 16, "shared", 1, False, 7),
 }
 ACROSS = {
     "a thread a row": Config(64, 4, 1, 2, "again", 1, False),
@@ -224,25 +221,6 @@ def test_the_first_extreme_is_found_among_infinities_and_nan(shape: Shape, axes:
     assert torch.equal(found[1].flatten(), inputs.argmin(axis))
 
 
-MISTAKES = {
-    "nobody waits": ("while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}", "", RACE),
-    "some do not arrive": ("arrive_in_grid(arrived);", "if (part > 0) arrive_in_grid(arrived);", "no thread can go on"),
-    "one place for the states": ("turn % 2", "turn % 1", RACE + "|off by"),
-    "the next row is forgotten": ("kept[(v + u) * Config::threads] = ahead[u];", "", "off by"),
-}
-
-
-@pytest.mark.parametrize("mistake", MISTAKES)
-def test_blocks_that_run_at_once_meet_as_they_should(mistake: str) -> None:
-    """Whoever does otherwise is caught: by the emulator, or by the result."""
-    old, new, said = MISTAKES[mistake]
-    run = Run.of(0, softmax_of((7, 96)), H200, lambda kernel: Config(32, 1, 32, 1, "shared", 3, False, 2))
-    text = program_text(run.program.launches, "cuda")
-    assert old in text
-    with pytest.raises(AssertionError, match=said):
-        run.check(partial(call, library_of(text.replace(old, new))))
-
-
 def softmax_of(shape: Shape) -> Case:
     def built(dtype: DType) -> Graph:
         x = Input("x0", 0, shape, dtype, contiguous(shape))
@@ -251,12 +229,6 @@ def softmax_of(shape: Shape) -> Case:
         return Graph((x,), (Map("div", (powers, Broadcast(total, shape))),), (), Group("tuple", (0,)))
 
     return Case(built(float32), built(float64), (torch.randn(shape, generator=torch.Generator().manual_seed(4)),))
-
-
-def test_a_gpu_that_cannot_run_all_blocks_at_once_takes_a_block_a_row() -> None:
-    run = Run.of(0, softmax_of((7, 96)), H200, lambda kernel: Config(1024, 1, 1024, 1, "shared", 3, False, 2))
-    with multiprocessors(2):  # each has two blocks of 1024 threads
-        run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
 @pytest.mark.parametrize("name", ["a cluster", "split", "at once, two rows"])

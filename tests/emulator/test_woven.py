@@ -1,4 +1,4 @@
-"""Templates that no GPU has timed yet, run on the host: rows woven, in turns, windows that slide, scans ahead."""
+"""Rows that are woven, windows that slide and wide blocks, run on the host."""
 
 from __future__ import annotations
 
@@ -9,26 +9,24 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernelwright.generate.generate import program_text, unmeasured_choices
+from kernelwright.generate.generate import program_text, ranked_choices
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
-from kernelwright.kernels import reduce, reduce_sliding, reduce_turns, reduce_woven, scan_ahead
+from kernelwright.kernels import reduce, reduce_sliding, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import RowWork
-from kernelwright.kernels.scan import ScanWork
 from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
-from tests.emulator import test_scans
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.run import agrees
-from tests.emulator.test_reductions import H200, call, case_of
+from tests.emulator.test_reductions import H200, RACE, call, case_of
 from tests.property.graphs_of_rows import Case
 from tests.property.runs_of_rows import Run
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
-Woven, Turns, Sliding = reduce_woven.Config, reduce_turns.Config, reduce_sliding.Config
+Woven, Sliding = reduce_woven.Config, reduce_sliding.Config
 
 # On one multiprocessor, so that each cluster has several rows, one after the other.
 WOVEN: dict[str, tuple[Shape, Woven]] = {
@@ -47,12 +45,6 @@ WOVEN: dict[str, tuple[Shape, Woven]] = {
     "several vectors, ends of rows": ((7, 1004), Woven(32, 4, 6, 0, 2, 3, ahead=3)),
     "nothing is held": ((5, 1000), Woven(32, 4, 4, 0, 2, 3)),
     "two blocks each": ((9, 1000), Woven(64, 4, 2, 0, 2, 2, 2)),
-}
-TURNS: dict[str, tuple[Shape, Turns]] = {
-    "two blocks": ((5, 1000), Turns(64, 4, 1, 2)),
-    "a rest": ((1, 4003), Turns(32, 4, 2, 3)),
-    "elements": ((3, 1003), Turns(32, 1, 2, 3)),
-    "one row": ((1, 9000), Turns(64, 4, 4, 5)),
 }
 
 
@@ -88,10 +80,8 @@ def softmax_case(x: torch.Tensor) -> Case:
 
 
 def why_not(config: Choice, work: RowWork) -> str | None:
-    if isinstance(config, Woven):
-        return reduce_woven.why_not(config, work, H200)
-    assert isinstance(config, Turns)
-    return reduce_turns.why_not(config, work, H200)
+    assert isinstance(config, Woven)
+    return reduce_woven.why_not(config, work, H200)
 
 
 def runs_of(cases: Sequence[tuple[Case, Choice]]) -> tuple[list[Run], Callable[..., int]]:
@@ -122,13 +112,6 @@ def test_woven_rows_are_right(name: str) -> None:
     checked([(case_of(shape, (1,)), config)])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", TURNS)
-def test_rows_in_turns_are_right(name: str) -> None:
-    shape, config = TURNS[name]
-    checked([(case_of(shape, (1,)), config)])
-
-
 def test_what_only_the_last_phase_wants_is_loaded_there_ahead_of_stores() -> None:
     case, config = weighted_case((5, 1000)), Woven(32, 4, 2, 2, 2, 2)
     runs, caller = runs_of([(case, config)])
@@ -150,7 +133,7 @@ def test_what_is_read_again_stays_in_the_caches() -> None:
 def test_infinities_and_nan_stay_in_their_rows() -> None:
     x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
     x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    configs: list[Choice] = [Woven(32, 4, 2, 2, 2, 3), Woven(64, 4, 1, 1, 2, 2), Turns(64, 4, 1, 2)]
+    configs: list[Choice] = [Woven(32, 4, 2, 2, 2, 3), Woven(64, 4, 1, 1, 2, 2)]
     runs, caller = runs_of([(softmax_case(x), config) for config in configs])
     for run in runs:
         with multiprocessors(1):
@@ -165,9 +148,37 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
     (x,) = case.tensors
     shifted = torch.empty(5 * 128 + 1)[1:].view(5, 128).copy_(x)
     moved = Case(case.graph, case.wide, (shifted,))
-    runs, caller = runs_of([(moved, Woven(32, 4, 1, 0, 1, 2)), (moved, Turns(32, 2, 1, 2))])
+    runs, caller = runs_of([(moved, Woven(32, 4, 1, 0, 1, 2))])
     for run in runs:
         run.check(caller)
+
+
+MISTAKES = {
+    "nobody waits": ("while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}", "", RACE),
+    "some do not arrive": ("arrive_in_grid(arrived);", "if (part > 0) arrive_in_grid(arrived);", "no thread can go on"),
+    "one place for the states": ("turn % 2", "turn % 1", RACE + "|off by"),
+    "the next row is forgotten": ("place_of(u) = here[u];", "", "off by"),
+    "nobody sends for the next vectors": ("    fetch();\n", "", "off by"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_blocks_that_run_at_once_meet_as_they_should(mistake: str) -> None:
+    """Whoever does otherwise is caught: by the emulator, or by the result."""
+    old, new, said = MISTAKES[mistake]
+    x = torch.randn((7, 192), generator=torch.Generator().manual_seed(4))
+    run = Run.of(0, softmax_case(x), H200, lambda kernel: Woven(32, 1, 2, 0, 3, 2))
+    text = program_text(run.program.launches, "cuda")
+    assert old in text
+    with pytest.raises(AssertionError, match=said):
+        run.check(partial(call, library_of(text.replace(old, new))))
+
+
+def test_a_gpu_that_cannot_run_all_blocks_at_once_takes_a_block_a_row() -> None:
+    x = torch.randn((7, 1500), generator=torch.Generator().manual_seed(4))
+    run = Run.of(0, softmax_case(x), H200, lambda kernel: Woven(512, 1, 1, 0, 3, 4))
+    with multiprocessors(2):  # each has four blocks of 512 threads
+        run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
 
 
 # --- windows
@@ -208,7 +219,7 @@ POOLS = {
 
 
 def sliding(kernel: Kernel, number: int) -> list[Choice]:
-    found = [c for c in unmeasured_choices(kernel, H200) if isinstance(c, Sliding)]
+    found = [c for c in ranked_choices(kernel, H200) if isinstance(c, Sliding)]
     return found[number % len(found) :] if found else []
 
 
@@ -244,34 +255,12 @@ def test_windows_pass_infinities_and_nan_on(name: str) -> None:
     pooled(name, 0, 'float("nan"), float("inf"), -float("inf")')
 
 
-# --- scans
-
-AHEAD = {
-    "part of a warp": scan_ahead.Config(8, 8, 4, 2),
-    "a warp": scan_ahead.Config(32, 2, 4, 2),
-    "a block": scan_ahead.Config(128, 1, 4, 1),
-    "element by element": scan_ahead.Config(64, 1, 1, 4),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("reverse", [False, True], ids=["forwards", "backwards"])
-@pytest.mark.parametrize("name", AHEAD)
-def test_scans_with_the_next_tile_on_its_way_are_right(name: str, reverse: bool) -> None:
-    config = AHEAD[name]
-    run = Run.of(0, test_scans.case_of((5, 2600), 1, reverse), H200, lambda kernel: config)
-    (source,) = run.program.sources
-    assert isinstance(source.work, ScanWork)
-    assert scan_ahead.why_not(config, source.work, H200) is None
-    test_scans.check(run, partial(call, library_of(program_text(run.program.launches, "cuda"))))
-
-
 # --- wide blocks
 
 
-@pytest.mark.parametrize("config", [reduce.Config(1024, 1, 4, 4, "again", 1, False)], ids=["four of them share rows"])
+@pytest.mark.parametrize("config", [reduce.Config(1024, 1, 4, 8, "again", 4, False)], ids=["four of them share rows"])
 def test_wide_blocks_across_are_right(config: reduce.Config) -> None:
-    shape = (2, 70, 270)
+    shape = (2, 1100, 270)
 
     def built(dtype: DType) -> Graph:
         x = Input("x0", 0, shape, dtype, contiguous(shape))

@@ -99,7 +99,6 @@ def test_no_config_asks_for_more_than_a_launch_may_have(work: RowWork) -> None:
             assert 0 < blocks < 2**31
             assert config.threads <= device.max_threads_per_block
             assert not config.cluster or (config.blocks <= 8 and device is H200)
-            assert config.together * config.blocks <= device.multiprocessors
             shared = shared_bytes(config, work)
             if config.keep == "shared":
                 assert shared >= config.threads * config.vectors * config.lanes * max(o.itemsize for o in work.operands)
@@ -174,30 +173,20 @@ def test_clusters_need_a_hopper() -> None:
     assert why_not(cluster, SOFTMAX, A100) == "clusters of 2 blocks; sm_80 has none of that size."
 
 
-def test_a_row_that_fits_is_held_and_one_of_393216_columns_is_held_by_eight_blocks() -> None:
+def test_a_row_that_fits_is_held() -> None:
     short = best_config(SOFTMAX, H200)
     assert isinstance(short, Config)
     assert (short.keep != "again", short.blocks) == (True, 1)
-    long = replace(SOFTMAX, columns=393216, line=393216, **{name: 96 * getattr(SOFTMAX, name) for name in MOVED})
-    shared = best_config(long, H200)
-    assert isinstance(shared, Config)
-    assert (shared.keep != "again", shared.blocks, shared.cluster or shared.together > 1) == (True, 8, True)
 
 
-def test_a_row_of_many_megabytes_is_held_by_the_whole_device() -> None:
+def test_few_rows_of_many_megabytes_are_shared_by_blocks_that_meet_between_launches() -> None:
+    """Weights as large as a row leave the cache before the next row comes: rows that run at once share them."""
     moved = {"bytes_moved": 2 << 28, "written_bytes": 1 << 28, "again_bytes": 1 << 28}
-    layer_norm = replace(SOFTMAX, rows=16, columns=1 << 22, line=1 << 22, **moved)
+    layer_norm = replace(SOFTMAX, rows=16, columns=1 << 22, line=1 << 22, repeated_bytes=2 << 24, **moved)
     config = best_config(layer_norm, H200)
     assert isinstance(config, Config)
-    assert (config.keep, config.blocks * config.together) == ("shared", H200.multiprocessors)
-    assert config.threads * config.vectors * config.lanes * config.blocks >= layer_norm.columns
-    assert why_not(replace(config, together=2), layer_norm, H200) == "264 blocks do not run at once."
+    assert config.is_split
     assert why_not(config, replace(layer_norm, in_place=True), H200) is not None
-    assert why_not(config, replace(layer_norm, phases=1), H200) == "nothing is read again, so nothing is kept."
-    # Weights as large as a row leave the cache before the next row comes: rows that run at the same time share them.
-    with_weights = best_config(replace(layer_norm, repeated_bytes=2 << 24), H200)
-    assert isinstance(with_weights, Config)
-    assert with_weights.is_split
 
 
 def test_lanes_that_are_no_neighbours_are_spread_over_threads() -> None:
