@@ -7,8 +7,7 @@ Every measurement is a line of JSON in the file given; a short table comes last.
 what `check` would run. About five minutes on an H200 machine with 16 cores; `--compiled` adds torch.compile.
 
 `configs` checks and times every config of every template (`--templates`: some alone), in a process of its own: one that
-hangs is ended, and the next one goes on. `--templates kept further` adds ways of `conv_sm90_kept` that nothing chooses
-until they have been measured. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results is such a run.
+hangs is ended, and the next one goes on. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs.
 """
 
 from __future__ import annotations
@@ -41,7 +40,6 @@ from kernelwright.generate.program import Launch
 from kernelwright.ir.dtypes import float32
 from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Input, Map, Node, Param, Reshape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
-from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.plan import Buffer, Convolution, Kernel, Routes, plan
 from kernelwright.plan.steps import contiguous
 from kernelwright.settings import read_settings
@@ -74,8 +72,6 @@ TEMPLATES = {
     **{"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "ring": conv_sm90_ring},
     "kept": conv_sm90_kept,
 }
-# Ways of a template that nothing chooses until they are measured.
-FURTHER = {"further": conv_sm90_kept}
 # A config that has not answered after so many seconds hangs.
 PATIENCE_S = 20
 
@@ -304,16 +300,7 @@ def every_choice(name: str, precision: str, templates: Sequence[str], device: De
     """With its template; the same list in every process."""
     text, shape = TIMED[name]
     kernel = kernel_of(conv_of(module_of(text), shape), "conv_timed_kernel", precision, with_epilogue=True)
-    return [(t, kernel, c) for t in templates for c in choices_of(t, shape_of(kernel), device)]
-
-
-def choices_of(template: str, shape: ConvShape, device: Device) -> Sequence[Any]:
-    found: Sequence[Any]
-    if template in FURTHER:
-        found = FURTHER[template].further(shape, device)
-    else:
-        found = TEMPLATES[template].configs(shape, device)
-    return found
+    return [(t, kernel, c) for t in templates for c in TEMPLATES[t].configs(shape_of(kernel), device)]
 
 
 def library_text(kernel: Kernel, choice: Any) -> tuple[Launch, str]:
@@ -370,7 +357,7 @@ def worker(name: str, precision: str, templates: Sequence[str], first: int, devi
         row = {"phase": "config", "name": name, "precision": precision, "template": template, "config": str(choice)}
         row |= judged(model.conv, x, exact, scale, kernel, choice, device)
         row["good"] = row["same_bits"] and row["error"] <= LIMITS[precision if template != "direct" else "ieee"]
-        row["model_us"] = (TEMPLATES | FURTHER)[template].cost_us(choice, shape_of(kernel), device)
+        row["model_us"] = TEMPLATES[template].cost_us(choice, shape_of(kernel), device)
         print(json.dumps(row), flush=True)
 
 

@@ -21,13 +21,12 @@ HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
 MOST_STAGES = 4
-UNROLLED = (8, 4, 2)  # stores, of as many channels
-MOST_FURTHER = 2  # configs that are run in further ways
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
-# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out within 10% (the standard deviation); instructions
-# within what the PTX has, there was no disassembler to count them in SASS.
+# (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out within 10% (the standard deviation), and 18 of
+# them that it ran once more within 11%; instructions within what the PTX has, there was no disassembler to count them
+# in SASS.
 # Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
 # whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
 # for a store, and for each result that a lane has in it.
@@ -35,7 +34,7 @@ ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
 OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 120
 SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
-# code is unrolled and may have to be fetched for every tile (see `further`).
+# code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
 NEAR_STORES, FAR_CODE = 32, 1.5
 # Clocks: of a chunk beside the instructions of those who carry, and until it comes from memory; from the end of a
@@ -75,8 +74,6 @@ class Config(conv_sm90.Config):
     teams: int = 2
     carriers: int = 1
     stages: int = 2
-    near: bool = False  # a block's tiles follow each other, instead of those of all blocks that run at once
-    stored: int = 8  # channels whose stores are unrolled
 
     @property
     def rows(self) -> int:
@@ -197,18 +194,6 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
         ):
             best[key] = config
     return tuple(sorted(best.values(), key=lambda config: cost_us(config, shape, device)))
-
-
-def further(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The most promising ones in ways that no GPU has timed yet: nothing chooses them, `benchmarks/conv_device.py` runs
-    them. What is faster there becomes the way of all configs, or a config of its own."""
-    ways = product((False, True), UNROLLED)
-    return tuple(
-        replace(config, near=near, stored=stored)
-        for near, stored in ways
-        if (near, stored) != (False, 8)
-        for config in configs(shape, device)[:MOST_FURTHER]
-    )
 
 
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
@@ -370,7 +355,5 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         stages=config.stages,
         kept=max(1, kept_steps(config, shape)),
         run_vector=run_vector(config, shape),
-        stored=config.stored,
     )
-    near = f"    static constexpr bool near = {str(config.near).lower()};"
-    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more, near])
+    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

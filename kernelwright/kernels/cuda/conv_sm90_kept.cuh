@@ -42,27 +42,20 @@ template <class C> struct Layout {
     static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
 };
 
-// --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time; or, `near`,
-// --- some that follow each other, so that it writes both ends of most lines itself
+// --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time
 
 template <class C> struct Walk {
     using L = Layout<C>;
     static constexpr unsigned phases = C::phases / C::w_phases;
 
     KW_DEVICE static unsigned shelf() { return blockIdx.x % L::shelves; }
-    KW_DEVICE static unsigned block() { return blockIdx.x / L::shelves; }
     KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
-    KW_DEVICE static unsigned begin(unsigned block) { return (unsigned)((uint64_t)block * L::tiles / apart()); }
-    KW_DEVICE static unsigned at(unsigned number) {
-        return C::near ? begin(block()) + number : block() + number * apart();
-    }
-    KW_DEVICE static bool has(unsigned number) {
-        return at(number) < (C::near ? begin(block() + 1) : (unsigned)L::tiles);
-    }
+    KW_DEVICE static unsigned at(unsigned number) { return blockIdx.x / L::shelves + number * apart(); }
+    KW_DEVICE static bool has(unsigned number) { return at(number) < (unsigned)L::tiles; }
     KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number) {
         unsigned phase = at(number) % phases;
         // Phases have different numbers of taps: where a block would always get the same one, it gets all in turn.
-        if (!C::near && phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
+        if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
         return Tile<C>(problem, (at(number) / phases * L::shelves + shelf()) * phases + phase);
     }
 };
@@ -103,10 +96,8 @@ template <class C> struct Leaving {
                                 const Phase& phase, int output, int row) {
         const int lane = threadIdx.x % 32;
         const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + output;
-        // Code that is not unrolled as far is shorter, and may be fetched less often.
-        constexpr int parts = ceil_div(results / V, 32), unrolled = C::stored == 8 ? parts : 1;
-#pragma unroll unrolled
-        for (int i = 0; i < parts; i++) {
+#pragma unroll
+        for (int i = 0; i < ceil_div(results / V, 32); i++) {
             const int result = (lane + i * 32) * V;
             if (results / V % 32 != 0 && result >= results) continue;
             int d, h, w;
@@ -119,7 +110,7 @@ template <class C> struct Leaving {
                 w = Sizes<C>::joined ? at.w * P + result % P : phase.axis[2].y_first + at.w * C::y_step_w;
                 if (!conv_mma::is_inside<C>(phase, at) || (P > 1 && w >= C::y_w)) continue;
             }
-#pragma unroll C::stored
+#pragma unroll
             for (int j = 0; j < 8; j++) {
                 if (C::outputs % 64 != 0 && output + j >= C::outputs) continue;
                 const auto sums = kw::load<V>(slab + j * pitch + result);
