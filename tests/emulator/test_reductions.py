@@ -231,7 +231,7 @@ def softmax_of(shape: Shape) -> Case:
     return Case(built(float32), built(float64), (torch.randn(shape, generator=torch.Generator().manual_seed(4)),))
 
 
-@pytest.mark.parametrize("name", ["a cluster", "split", "at once, two rows"])
+@pytest.mark.parametrize("name", ["a cluster", "split"])
 def test_no_bit_depends_on_the_order_in_which_blocks_and_threads_run(name: str) -> None:
     run = Run.of(0, case_of((5, 1000), (1,)), H200, lambda kernel: ALONG[name])
     library = library_of(program_text(run.program.launches, "cuda"))
