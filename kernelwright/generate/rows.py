@@ -64,8 +64,10 @@ class RowGrid(Grid):
 
     @property
     def wide_index(self) -> bool:
-        """Whether a row's or a column's number needs 64 bits; offsets in memory have them in any case."""
-        return max(self.rows, self.columns) >= 2**31 - 2**20
+        """Whether a row's or a column's number needs 64 bits, or a place along a line with borders; offsets in memory
+        have them in any case."""
+        extents = (bound.extent for access in self.loads for bound in access.bounds)
+        return max(self.rows, self.columns, *extents) >= 2**31 - 2**20
 
     @property
     def line(self) -> int:

@@ -107,6 +107,8 @@ def sliding_in(region: Region, written_over: tuple[tuple[str, str], ...]) -> Sli
     if access.is_computed or step < 1 or apart < 1 or not lies_in_words(writer, access, word):
         return None
     last = parting(access)
+    if last is None and not grid.wide_index and whole_extent(writer) >= 2**31:
+        return None
     return Sliding(
         results=grid.rows,
         line=grid.line,

@@ -91,6 +91,10 @@ class WovenWriter(RowsWriter):
             "}",
         ]
 
+    def goes_forward(self, phase: int) -> bool:
+        """After the first phase what is read again comes before what is held, last first."""
+        return phase == 0 and super().goes_forward(phase)
+
     def is_given(self, access: Access) -> bool:
         return access.is_vector and self.way_of(access) == "load_constant"
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from kernelwright.device import Device
 from kernelwright.kernels.pointwise import LAUNCH_US
-from kernelwright.kernels.reduce import CLOCK_MHZ, LINE_BYTES, STATIC_SMEM_BYTES, WARP
+from kernelwright.kernels.reduce import CLOCK_MHZ, FEW_ELEMENTS, LINE_BYTES, STATIC_SMEM_BYTES, WARP
 
 WORD_BYTES = 16
 
@@ -80,6 +80,8 @@ def why_not(config: Config, work: Sliding, device: Device) -> str | None:
         return f"runs {config.lanes * work.step} elements apart do not start at words of {work.word}."
     if work.step >= (work.places - 1) * work.apart + 1:
         return "windows that do not overlap have nothing in common."
+    if work.lines * work.places > FEW_ELEMENTS:
+        return f"a window of {work.lines * work.places} elements is more than is unrolled."
     if config.threads % WARP or config.threads > device.max_threads_per_block:
         return f"{config.threads} threads."
     if config.threads * config.lanes * work.state_bytes > STATIC_SMEM_BYTES:

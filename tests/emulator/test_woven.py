@@ -153,6 +153,28 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
         run.check(caller)
 
 
+def test_the_first_of_equal_elements_is_found_whatever_is_read_again() -> None:
+    """A third reduction: it meets what is read again before what is held, and backwards."""
+    shape = (3, 1000)
+
+    def built(dtype: DType) -> Graph:
+        x, count = Input("x0", 0, shape, dtype, contiguous(shape)), Const(float(shape[1]), dtype)
+        apart = Map("sub", (x, Broadcast(Map("div", (Reduce("sum", x, (1,)), count)), shape)))
+        variance = Map("div", (Reduce("sum", Map("mul", (apart, apart)), (1,)), count))
+        y = Map("div", (apart, Broadcast(variance, shape)))
+        z = Map("div", (y, Broadcast(Reduce("max", y, (1,)), shape)))
+        return Graph((x,), (z, Reduce("argmax", y, (1,))), (), Group("tuple", (0, 1)))
+
+    x = torch.zeros(shape)
+    run = Run.of(0, Case(built(float32), built(float64), (x,)), H200, lambda kernel: Woven(32, 4, 1, 1, 2, 1))
+    forward = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+    for columns in ([5, 133, 389], [257, 385], [300, 301, 400, 460]):
+        x.zero_()[:, columns] = 2.0
+        with multiprocessors(1):
+            _, at = forward(None, x)
+        assert at.flatten().tolist() == [columns[0]] * shape[0]
+
+
 MISTAKES = {
     "nobody waits": ("while (seen_in_grid(arrived) < uint32_t(turn + 1) * Config::blocks) {}", "", RACE),
     "some do not arrive": ("arrive_in_grid(arrived);", "if (part > 0) arrive_in_grid(arrived);", "no thread can go on"),

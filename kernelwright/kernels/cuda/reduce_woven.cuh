@@ -367,7 +367,7 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
     launch.dynamicSmemBytes = shared_bytes;
     launch.stream = stream;
     launch.attrs = &at_once;
-    launch.numAttrs = 1;
+    launch.numAttrs = Config::blocks > 1;  // who has a row alone waits for nobody
     return cudaLaunchKernelEx(&launch, kernel, args, workspace);
 }
 #endif

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from textwrap import dedent
 
 import pytest
 
 from kernelwright.device import resolve
+from kernelwright.generate.grid import Bound
 from kernelwright.generate.phases import phases_of
 from kernelwright.generate.reduce import RowsWriter, reduce_source, work_of_rows
 from kernelwright.generate.rows import row_grid
@@ -226,3 +228,10 @@ def test_a_split_reduction_asks_for_a_workspace() -> None:
     source = reduce_source(kernel, Config(256, 4, 256, 4, "again", 64, False))
     assert "kw::reduce_split<Sum, SumConfig>({x0, y}, workspace_sum, stream)" in source.call
     assert f"workspace_bytes = {reduce.workspace_bytes(source.choice, work_of_rows(kernel))}" in source.struct  # type: ignore[arg-type]
+
+
+def test_a_place_along_a_line_with_borders_may_need_64_bits() -> None:
+    grid = row_grid(kernel_of(Reduce("sum", leaf(0, (64, 100)), (1,))).region)
+    assert not grid.wide_index
+    bound = Bound((1, 1), 0, 2**31)
+    assert replace(grid, loads=(replace(grid.loads[0], bounds=(bound,)),)).wide_index

@@ -121,3 +121,4 @@ def test_windows_must_overlap_and_their_runs_start_at_words() -> None:
     assert "do not start at words" in str(reduce_sliding.why_not(reduce_sliding.Config(128, 2, 1), POOL, H200))
     assert "too many" in str(reduce_sliding.why_not(reduce_sliding.Config(128, 4, 4), replace(POOL, lines=9), H200))
     assert reduce_sliding.configs(POOL, CPU) == ()
+    assert "unrolled" in str(reduce_sliding.why_not(reduce_sliding.Config(128, 4, 1), replace(POOL, lines=64), H200))
