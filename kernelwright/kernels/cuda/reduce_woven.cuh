@@ -51,7 +51,7 @@ KW_DEVICE void woven_fetch(const typename Body::Args& args, typename Body::Index
 
 // kw: woven_pass
 // Some vectors of a thread, from the one at `at` on. Those of the next row are there, or on their way, and take the places
-// of those that are stored; `fetch` sends for what the pass after this one will want. `place_of` says where each is kept.
+// of those that are stored; `fetch` sends for what the next ones will be replaced by. `place_of` says where each is kept.
 template <bool whole, typename Body, typename Config, typename Row, typename PlaceOf, typename Ahead, typename Fetch>
 KW_DEVICE void woven_pass(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
                           const ReducePlace<Body, Config>& next, const Row& after, typename Body::Index at,
