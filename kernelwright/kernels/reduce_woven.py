@@ -30,8 +30,9 @@ NEAR = 1.35
 # for which a vector waits.
 L2_SPEED = 1.5
 
-# ptxas takes a few registers more than what is counted here, and more still where a thread holds many vectors.
-MARGIN = 4
+# ptxas takes a few registers more than what is counted here, more where a row is no one line of memory, and more still
+# where a thread holds many vectors.
+MARGIN, JUMPS = 4, 8
 MOST_HELD_BYTES = 128
 
 
@@ -101,6 +102,8 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{device.arch} has too little shared memory."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row are woven."
+    if work.late_bytes and work.line < work.columns:
+        return "the addresses of what only the last phase wants, where a row is no one line, take too many registers."
     if not work.holds or work.phases == len(work.state_bytes):
         return "no phase stores what is kept, so that the next row could take its place."
     if config.blocks > 1 and work.in_place:
@@ -220,7 +223,8 @@ def registers(config: Config, work: RowWork) -> int:
     """What a thread wants: for what it holds and has on its way, twice that where it also reads again."""
     vectors = config.held + (4 if left(config, work) else 2) * config.ahead
     late = config.ahead * config.lanes * work.late_bytes // 4
-    return work.own_registers + vectors * max(1, work.kept_bytes(config.lanes) // 4) + late + MARGIN
+    more = MARGIN + (JUMPS if work.line < work.columns else 0)
+    return work.own_registers + vectors * max(1, work.kept_bytes(config.lanes) // 4) + late + more
 
 
 def most_registers(config: Config, device: Device) -> int:

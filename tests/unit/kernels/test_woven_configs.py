@@ -65,6 +65,7 @@ def test_the_rows_of_the_bars_have_places() -> None:
     [
         (reduce_woven.Config(512, 4, 24, 0, 8), COLUMNS, "along a row"),
         (reduce_woven.Config(512, 4, 24, 0, 8), replace(SOFTMAX, phases=1), "no phase stores"),
+        (reduce_woven.Config(512, 4, 24, 0, 8), replace(SOFTMAX, late_bytes=4, line=ROW // 8), "no one line"),
         (reduce_woven.Config(512, 4, 24, 0, 8), replace(SOFTMAX, in_place=True), "would be written"),
         (reduce_woven.Config(512, 4, 28, 1, 7, ahead=4), SOFTMAX, "do not divide"),
         (reduce_woven.Config(512, 4, 12, 0, 8, 2), SOFTMAX, "L2 cache"),
