@@ -632,7 +632,7 @@ def reduce_source(kernel: Kernel, choice: ReduceConfig) -> Source:
         call = f"kw::{template}<{name}, {name}Config>({', '.join(arguments)})"
         memory = {"shared_bytes": reduce.shared_bytes(choice, work_of_rows(kernel))}
         memory |= {"workspace_bytes": sum(b.nbytes for b in extra.scratch)}
-        struct += "\n\n" + config_struct(f"{name}Config", choice, memory)
+        struct += "\n\n" + plain_config_struct(f"{name}Config", choice, memory)
     on_host = () if isinstance(choice, CpuConfig) else ("OnDevice",)
     needs = {*names_in(struct), template, *on_host}
     return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce", call, tuple(sorted(needs)))
@@ -645,18 +645,18 @@ def template_of(config: Config) -> str:
     return "reduce_split" if config.is_split else "reduce"
 
 
-def config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
+def plain_config_struct(name: str, config: Config, memory: Mapping[str, int]) -> str:
     sizes = {"threads": config.threads, "lanes": config.lanes, "team": config.team}
     sizes |= {"vectors": config.vectors, "blocks": config.blocks}
-    lines = [
-        f"struct {name} {{",
-        f"    static constexpr int {', '.join(f'{key} = {value}' for key, value in sizes.items())};",
-        f"    static constexpr kw::Keep keep = kw::Keep::{config.keep};",
-    ]
-    if config.beside > 1:
-        lines.append(f"    static constexpr int beside = {config.beside};")
-    lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
-    return "\n".join([*lines, "};"])
+    beside = [f"int beside = {config.beside}"] if config.beside > 1 else []
+    return config_struct(name, sizes, memory, [f"kw::Keep keep = kw::Keep::{config.keep}", *beside])
+
+
+def config_struct(name: str, sizes: Mapping[str, int], memory: Mapping[str, int], more: Sequence[str] = ()) -> str:
+    """The named numbers that a template asks for."""
+    numbers = ", ".join(f"{key} = {value}" for key, value in sizes.items())
+    constants = [f"int {numbers}", *more, *(f"int64_t {key} = {value}" for key, value in memory.items() if value)]
+    return "\n".join([f"struct {name} {{", *(f"    static constexpr {constant};" for constant in constants), "};"])
 
 
 def row_formula(region: Region, phases: Phases) -> str:
@@ -691,10 +691,12 @@ def row_formula(region: Region, phases: Phases) -> str:
 # --- the rows of the table of templates
 
 
+def reduces(kernel: Kernel) -> bool:
+    return kernel.core is None and any(isinstance(node, Reduce) for node in kernel.region.body)
+
+
 def reduce_configs(kernel: Kernel, device: Device) -> Sequence[ReduceConfig]:
-    if kernel.core is not None or not any(isinstance(node, Reduce) for node in kernel.region.body):
-        return ()
-    return reduce.configs(work_of_rows(kernel), device)
+    return reduce.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
 
 
 def reduce_cost_us(choice: ReduceConfig, kernel: Kernel, device: Device) -> float:
@@ -706,10 +708,13 @@ def reduce_floor_us(kernel: Kernel, device: Device) -> float:
 
 
 def reduce_extra(kernel: Kernel, choice: ReduceConfig) -> Extra:
-    size = reduce.workspace_bytes(choice, work_of_rows(kernel))
-    return Extra(
-        scratch=(Buffer(f"workspace_{kernel.name.removesuffix('_kernel')}", (size,), UINT8, (1,)),) if size else ()
-    )
+    return scratch_of(kernel, reduce.workspace_bytes(choice, work_of_rows(kernel)))
+
+
+def scratch_of(kernel: Kernel, size: int) -> Extra:
+    """So many bytes that the blocks of a kernel leave for each other."""
+    name = f"workspace_{kernel.name.removesuffix('_kernel')}"
+    return Extra(scratch=(Buffer(name, (size,), UINT8, (1,)),) if size else ())
 
 
 def row_of(target: str, headers: tuple[str, ...], *types: type[ReduceConfig]) -> Template:

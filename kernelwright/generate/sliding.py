@@ -11,10 +11,10 @@ from kernelwright.generate.grid import Bound
 from kernelwright.generate.literals import camel, names_in
 from kernelwright.generate.pointwise import sum_of
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import RowsWriter, row_formula, state_bytes, work_of_rows
+from kernelwright.generate.reduce import RowsWriter, config_struct, reduces, row_formula, state_bytes, work_of_rows
 from kernelwright.generate.rows import RowAccess
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.woven import HEADERS, config_struct, reduces
+from kernelwright.generate.woven import HEADERS
 from kernelwright.kernels import reduce_sliding
 from kernelwright.kernels.reduce_sliding import WORD_BYTES, Config, Sliding
 from kernelwright.plan import Kernel, Region
@@ -118,7 +118,7 @@ def sliding_in(region: Region, written_over: tuple[tuple[str, str], ...]) -> Sli
         step=step,
         lead=(last.offset if last else access.offset) % word,
         itemsize=access.layout.buffer.dtype.itemsize,
-        state_bytes=sum(state_bytes(writer.phases.reduced_in(phase)) for phase in range(1)),
+        state_bytes=state_bytes(writer.phases.reduced_in(0)),
         bytes_moved=region.bytes_moved,
     )
 

@@ -12,11 +12,19 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import UINT8, RowsWriter, row_formula, rows_of, work_of_rows
+from kernelwright.generate.reduce import (
+    RowsWriter,
+    config_struct,
+    reduce_floor_us,
+    reduces,
+    row_formula,
+    rows_of,
+    scratch_of,
+    work_of_rows,
+)
 from kernelwright.generate.template import Extra, Template
-from kernelwright.ir.nodes import Reduce
-from kernelwright.kernels import reduce, reduce_woven
-from kernelwright.plan import Buffer, Kernel
+from kernelwright.kernels import reduce_woven
+from kernelwright.plan import Kernel
 
 
 class WovenWriter(RowsWriter):
@@ -99,30 +107,6 @@ class WovenWriter(RowsWriter):
         return access.is_vector and self.way_of(access) == "load_constant"
 
 
-def config_struct(name: str, config: dict[str, int], memory: dict[str, int]) -> str:
-    """The named numbers that a template asks for."""
-    sizes = ", ".join(f"{key} = {value}" for key, value in config.items())
-    lines = [f"struct {name} {{", f"    static constexpr int {sizes};"]
-    lines += [f"    static constexpr int64_t {key} = {value};" for key, value in memory.items() if value]
-    return "\n".join([*lines, "};"])
-
-
-def scratch_of(kernel: Kernel, size: int) -> Extra:
-    name = f"workspace_{kernel.name.removesuffix('_kernel')}"
-    return Extra(scratch=(Buffer(name, (size,), UINT8, (1,)),) if size else ())
-
-
-def reduces(kernel: Kernel) -> bool:
-    return kernel.core is None and any(isinstance(node, Reduce) for node in kernel.region.body)
-
-
-def floor_us(kernel: Kernel, device: Device) -> float:
-    return reduce.floor_us(work_of_rows(kernel), device)
-
-
-# --- woven
-
-
 def woven_configs(kernel: Kernel, device: Device) -> Sequence[reduce_woven.Config]:
     return reduce_woven.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
 
@@ -166,7 +150,7 @@ TEMPLATES = (
         types=(reduce_woven.Config,),
         configs=woven_configs,
         cost_us=woven_cost_us,
-        floor_us=floor_us,
+        floor_us=reduce_floor_us,
         source=woven_source,
         extra=woven_extra,
     ),

@@ -115,19 +115,21 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
         else:
             alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
         spread.setdefault(alike, config)
-    first: dict[str, Choice] = {}
-    for config in spread.values():
-        first.setdefault(template_of(config).name, config)
+    first = first_of_each_template(list(spread.values()))
     few = list(spread.values())[: SHORT_LIST + 1 - len(first)]
-    return list(dict.fromkeys([*few, *first.values(), *spread.values()]))[:SHORT_LIST]
+    return list(dict.fromkeys([*few, *first, *spread.values()]))[:SHORT_LIST]
 
 
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     """The first few of all, and the first of every other template that is among the most promising."""
+    return list(dict.fromkeys([*ranked[:GEMM_SHORT_LIST], *first_of_each_template(ranked)[:MOST_TEMPLATES]]))
+
+
+def first_of_each_template(ranked: Sequence[Choice]) -> list[Choice]:
     first: dict[str, Choice] = {}
     for choice in ranked:
         first.setdefault(template_of(choice).name, choice)
-    return list(dict.fromkeys([*ranked[:GEMM_SHORT_LIST], *list(first.values())[:MOST_TEMPLATES]]))
+    return list(first.values())
 
 
 def tuning_key(kernel: Kernel, device: Device) -> TuningKey:

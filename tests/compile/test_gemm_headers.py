@@ -6,6 +6,7 @@ import itertools
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -23,6 +24,7 @@ from kernelwright.kernels import (
     gemm_sm90_f16x1,
     gemm_sm90_half,
 )
+from kernelwright.kernels.choices import GemmConfig
 from kernelwright.kernels.gemm_shape import Gemm, Operand
 from kernelwright.settings import read_settings
 
@@ -131,9 +133,12 @@ SM90 = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SM90)
 def test_the_float32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
-    config, gemm = SM90[name]
-    assert gemm_sm90.why_not(config, gemm, resolve("h200")) is None
-    found = resources(tmp_path, gemm_sm90.HEADER, BIAS_RELU, gemm_sm90.entry("gemm_0", config, gemm, "Epilogue"))
+    does_not_spill(tmp_path, gemm_sm90, BIAS_RELU, *SM90[name])
+
+
+def does_not_spill(tmp_path: Path, template: ModuleType, epilogue: str, config: GemmConfig, gemm: Gemm) -> None:
+    assert template.why_not(config, gemm, resolve("h200")) is None
+    found = resources(tmp_path, template.HEADER, epilogue, template.entry("gemm_0", config, gemm, "Epilogue"))
     assert any("multiply_kernel" in kernel.name for kernel in found)
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
@@ -231,12 +236,7 @@ F16X1 = {
 
 @pytest.mark.parametrize("name", F16X1)
 def test_the_tf32_hopper_kernel_does_not_spill(name: str, tmp_path: Path) -> None:
-    config, gemm = F16X1[name]
-    assert gemm_sm90_f16x1.why_not(config, gemm, resolve("h200")) is None
-    entry = gemm_sm90_f16x1.entry("gemm_0", config, gemm, "Epilogue")
-    found = resources(tmp_path, gemm_sm90_f16x1.HEADER, GELU_RESIDUAL, entry)
-    assert any("multiply_kernel" in kernel.name for kernel in found)
-    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+    does_not_spill(tmp_path, gemm_sm90_f16x1, GELU_RESIDUAL, *F16X1[name])
 
 
 def test_python_knows_which_rows_go_through_shared_memory(tmp_path: Path) -> None:
@@ -308,12 +308,7 @@ BRICKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", BRICKS)
 def test_the_kernel_that_reads_bricks_does_not_spill(name: str, tmp_path: Path) -> None:
-    config, gemm = BRICKS[name]
-    assert gemm_sm90_bricks.why_not(config, gemm, resolve("h200")) is None
-    entry = gemm_sm90_bricks.entry("gemm_0", config, gemm, "Epilogue")
-    found = resources(tmp_path, gemm_sm90_bricks.HEADER, BIAS_RELU, entry)
-    assert any("multiply_kernel" in kernel.name for kernel in found)
-    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+    does_not_spill(tmp_path, gemm_sm90_bricks, BIAS_RELU, *BRICKS[name])
 
 
 def test_a_heavy_epilogue_does_not_make_the_widest_tile_of_bricks_spill(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from kernelwright.load import Problem
 from kernelwright.plan import Kernel, Routes, plan
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
+from tests.pools import POOLED
 from tests.unit.generate.test_reduce import kernel_of, leaf, softmax
 
 H200, A100 = resolve("h200"), resolve("a100")
@@ -104,24 +105,6 @@ POOLS = {
     "MaxPool3d(3, stride=2, padding=1, dilation=3)": (1, 1, 128, 128, 128),
     "AvgPool3d(3, stride=2, padding=1)": (1, 1, 128, 128, 256),
 }
-POOLED = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.pool = nn.{pool}
-
-    def forward(self, x):
-        return self.pool(x)
-
-def get_inputs():
-    return [torch.rand({shape})]
-
-def get_init_inputs():
-    return []
-"""
 
 
 def named(kernel: Kernel, number: int) -> Kernel:
@@ -157,7 +140,7 @@ def test_rows_that_are_woven_compile_without_spills() -> None:
 @pytest.mark.parametrize("pool", POOLS, ids=str)
 def test_windows_that_slide_compile_without_spills(pool: str) -> None:
     shape = POOLS[pool]
-    text = POOLED.format(pool=pool, shape=shape)
+    text = POOLED.format(pool=pool, shape=shape, special="1.0, 2.0, 3.0")
     planned = plan(simplify(capture(Problem("pooled", text, Path("pooled.py")))), Routes())
     (kernel,) = planned.kernels
     choices = [choice for choice in ranked_choices(kernel, H200) if isinstance(choice, reduce_sliding.Config)]

@@ -21,6 +21,7 @@ from kernelwright.plan.steps import contiguous
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.run import agrees
 from tests.emulator.test_reductions import H200, RACE, call, case_of
+from tests.pools import POOLED
 from tests.property.graphs_of_rows import Case
 from tests.property.runs_of_rows import Run
 
@@ -205,26 +206,6 @@ def test_a_gpu_that_cannot_run_all_blocks_at_once_takes_a_block_a_row() -> None:
 
 # --- windows
 
-POOLED = """
-import torch
-from torch import nn
-
-class Model(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.pool = nn.{pool}
-
-    def forward(self, x):
-        return self.pool(x)
-
-def get_inputs():
-    x = torch.randn{shape}
-    x.view(-1)[3], x.view(-1)[x.numel() // 2], x.view(-1)[-1] = {special}
-    return [x]
-
-def get_init_inputs():
-    return []
-"""
 POOLS = {
     "maxima, apart": ("MaxPool1d(8, stride=1, padding=4, dilation=3)", (2, 3, 64)),
     "means": ("AvgPool1d(8, stride=1, padding=4)", (2, 3, 64)),

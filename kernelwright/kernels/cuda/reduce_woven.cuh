@@ -355,8 +355,9 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
         return error;
     if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
     if constexpr (Config::blocks > 1) {
-        static_assert(WovenParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
-        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, WovenParts<Body, Config>::template start<0>(), stream)) return error;
+        using Parts = WovenParts<Body, Config>;
+        static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
+        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Parts::template start<0>(), stream)) return error;
     }
     cudaLaunchAttribute at_once;
     at_once.id = cudaLaunchAttributeCooperative;
