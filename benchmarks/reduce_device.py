@@ -27,6 +27,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 from multiprocessing.connection import Connection
@@ -42,9 +43,9 @@ from kernelwright.capture import capture
 from kernelwright.device import Device, resolve
 from kernelwright.emit import emit
 from kernelwright.generate import default_choices, generate
-from kernelwright.generate.generate import ranked_choices, template_of
+from kernelwright.generate.generate import priced_choices, ranked_choices, template_of
 from kernelwright.kernels.choices import Choice
-from kernelwright.load import at_home, instantiate, load
+from kernelwright.load import Instance, Problem, at_home, instantiate, load
 from kernelwright.plan import Kernel, plan
 from kernelwright.settings import read_settings
 from kernelwright.simplify import simplify
@@ -52,7 +53,10 @@ from kernelwright.tune.routes import choose_routes
 from kernelwright.tune.tune import floor_of, short_list
 
 # What the names of problems have in them that move more than they compute.
-MEMORY_BOUND = r"softmax|norm|pool|reduction_over|argm(ax|in)|cumsum|cumprod|loss"
+MEMORY_BOUND = (
+    r"softmax|norm|pool|reduction_over|argm(ax|in)|cumsum|cumprod|loss"
+    r"|_(re|leakyre|se|e|ge|mingptnewge)lu|sigmoid|tanh|swish|softplus|softsign|scalar_mult|diagonal"
+)
 
 BUILDERS, COMPILERS = 12, 4
 
@@ -95,8 +99,9 @@ class Job:
 # --- 1: files
 
 
-def heaviest(kernels: Sequence[Kernel]) -> Kernel:
-    return max(kernels, key=lambda kernel: kernel.bytes_moved)
+def heaviest(kernels: Sequence[Kernel], device: Device) -> Kernel:
+    """The one whose best config should take longest."""
+    return max(kernels, key=lambda kernel: priced_choices(kernel, device)[0][0])
 
 
 def tried(kernel: Kernel, device: Device, count: int, like: str) -> list[Choice]:
@@ -130,7 +135,7 @@ def emitted(path: Path, folder: Path, count: int, like: str, name: str) -> Job:
     graph = simplify(capture(problem))
     planned = plan(graph, choose_routes(graph, replace(device, present=False), 0.0, read_settings(), "reference"))
     choices = default_choices(planned, device)
-    kernel = heaviest(planned.kernels)
+    kernel = heaviest(planned.kernels, device)
     files = []
     for number, choice in enumerate(tried(kernel, device, count, like)):
         program = generate(planned, choices | {kernel.name: choice}, device)
@@ -153,8 +158,14 @@ def compiled(path: Path) -> None:
     torch.cuda.empty_cache()  # others need the memory
 
 
+def on_gpu(problem: Problem) -> Instance:
+    """Weights and inputs made where they are used: billions of random numbers take a CPU longer than all that is timed."""
+    with torch.device("cuda"):
+        return instantiate(problem, 0, "cuda")
+
+
 def run_compiled(path: Path) -> None:
-    instance = instantiate(load(path), 0, "cuda")
+    instance = on_gpu(load(path))
     with torch.no_grad():
         torch.compile(instance.model)(*instance.inputs)
     torch.cuda.synchronize()
@@ -182,7 +193,7 @@ def measured_row(
     job: Job, skipped: Mapping[Path, str], wire: Connection, copy: float, rounds: int, peers: bool
 ) -> dict[str, Any]:
     problem = load(job.path)
-    instance = instantiate(problem, 0, "cuda")
+    instance = on_gpu(problem)
     contestants: dict[str, Any] = {"eager": instance.model}
     rows: dict[str, dict[str, Any]] = {}
     with torch.no_grad(), warnings.catch_warnings():
@@ -191,7 +202,7 @@ def measured_row(
             wire.send(("at", None))
             contestants["compile"] = torch.compile(instance.model)
             contestants["compile"](*instance.inputs)
-        truth, theirs, against = true_results(problem, instance)
+        truth, theirs, against = true_results(instance)
         for one in job.files:
             key = str(one.file)
             rows[key] = {
@@ -214,14 +225,13 @@ def measured_row(
     return row_of(job, rows, times, copy, {"eager_error": theirs, "against": against})
 
 
-def true_results(problem: Any, instance: Any) -> tuple[list[torch.Tensor], float, str]:
+def true_results(instance: Instance) -> tuple[list[torch.Tensor], float, str]:
     """In float64, and eager's error; where the memory does not suffice, eager's own results."""
     state = copied_state(instance.model)
     eager = leaves(instance.model(*instance.inputs))
     instance.model.load_state_dict(state)
     try:
-        exact = instantiate(problem, 0, "cuda").model.double()
-        exact.load_state_dict(state)
+        exact = deepcopy(instance.model).double()
         wide = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]
         truth = leaves(exact(*wide))
         return truth, max(relative(x, y) for x, y in zip(eager, truth, strict=True)), "float64"
@@ -332,9 +342,9 @@ class Worker:
 # --- 3: all of it
 
 
-def chosen_problems(folder: Path, only: Sequence[str]) -> list[Path]:
+def chosen_problems(folder: Path, names: str, only: Sequence[str]) -> list[Path]:
     """By name, in the order of their numbers."""
-    found = [path for path in folder.glob("*.py") if re.search(MEMORY_BOUND, path.stem, re.IGNORECASE)]
+    found = [path for path in folder.glob("*.py") if re.search(names, path.stem, re.IGNORECASE)]
     wanted = [path for path in found if not only or any(part.lower() in path.stem.lower() for part in only)]
     return sorted(wanted, key=lambda path: (int((re.match(r"\d+", path.stem) or ["0"])[0]), path.stem))
 
@@ -343,6 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--names", default=MEMORY_BOUND, help="problems whose names this pattern finds")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose names contain one of these")
     parser.add_argument("--configs", type=int, default=5, help="that the tuner would look at, and of each template")
     parser.add_argument("--like", default="", help="of all configs those whose names this pattern finds")
@@ -352,7 +363,7 @@ def main() -> None:
     parser.add_argument("--emit", type=Path, help="only write the files here, for an H200 that is not")
     options = parser.parse_args()
     deadline = time.monotonic() + options.limit
-    paths = chosen_problems(options.folder, options.only)
+    paths = chosen_problems(options.folder, options.names, options.only)
     if options.emit is not None:
         options.emit.mkdir(parents=True, exist_ok=True)
         for path in paths:
