@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce, scan, sliding, woven
+from kernelwright.generate import conv, gemm, pointwise, reduce, ring, scan, sliding, woven
 from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
@@ -25,6 +25,7 @@ TEMPLATES: tuple[Template, ...] = (
     *pointwise.TEMPLATES,
     *reduce.TEMPLATES,
     *woven.TEMPLATES,
+    *ring.TEMPLATES,
     *sliding.TEMPLATES,
     *scan.TEMPLATES,
     *gemm.TEMPLATES,

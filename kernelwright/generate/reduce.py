@@ -553,6 +553,7 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         flops=sum(flops) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         repeated_bytes=repeated_bytes(writer),
         in_place=any(layout.buffer.name in stored for layout in reads_for_more(region)),
+        sent=bool(early) and all(a.is_vector for a in early) and not writer.picked,
         late_bytes=sum(a.layout.buffer.dtype.itemsize for a in map(writer.access, writer.late) if a.is_vector),
     )
 

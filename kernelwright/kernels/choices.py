@@ -19,6 +19,7 @@ from kernelwright.kernels import (
     gemm_sm90_f16x1,
     gemm_sm90_half,
     gemm_small,
+    reduce_ring,
     reduce_sliding,
     reduce_woven,
 )
@@ -26,7 +27,7 @@ from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
 
-ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_sliding.Config
+ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_ring.Config | reduce_sliding.Config
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config

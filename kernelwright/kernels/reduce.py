@@ -165,6 +165,7 @@ class RowWork:
     flops           of one element
     in_place        a row's result lies where an operand of the row is read
     late_bytes      of an element of the operands that only later phases read, in vectors
+    sent            whether each of the operands is a vector in memory, which a copy could bring
     """
 
     across: bool
@@ -183,6 +184,7 @@ class RowWork:
     flops: int
     in_place: bool
     late_bytes: int = 0
+    sent: bool = False
 
     @property
     def own_registers(self) -> int:

@@ -333,12 +333,13 @@ template <typename Config> struct WovenAlone : Config {
     static constexpr Keep keep = Keep::again;
 };
 
-// kw: reduce_woven
-// `together` rows at a time; blocks that share one run at once, or wait for each other for ever.
+// kw: launch_at_once
+// `together` rows at a time; blocks that share one run at once, or wait for each other for ever. The first `zeroed` bytes
+// of the workspace are zero before they begin.
 #ifndef __CUDACC_RTC__
-template <typename Body, typename Config>
-cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
-    constexpr auto kernel = reduce_woven_kernel<Body, Config>;
+template <typename Body, typename Config, typename Kernel>
+cudaError_t launch_at_once(Kernel kernel, int64_t zeroed, const typename Body::Args& args, void* workspace,
+                           cudaStream_t stream) {
     constexpr int blocks = Config::blocks * Config::together;
     constexpr int shared_bytes =
         Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
@@ -354,11 +355,8 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
             cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Config::threads, shared_bytes))
         return error;
     if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
-    if constexpr (Config::blocks > 1) {
-        using Parts = WovenParts<Body, Config>;
-        static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
-        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, Parts::template start<0>(), stream)) return error;
-    }
+    if (zeroed > 0)
+        if (const cudaError_t error = cudaMemsetAsync(workspace, 0, zeroed, stream)) return error;
     cudaLaunchAttribute at_once;
     at_once.id = cudaLaunchAttributeCooperative;
     at_once.val.cooperative = 1;
@@ -370,6 +368,20 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
     launch.attrs = &at_once;
     launch.numAttrs = Config::blocks > 1;  // who has a row alone waits for nobody
     return cudaLaunchKernelEx(&launch, kernel, args, workspace);
+}
+#endif
+
+// kw: reduce_woven
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config>
+cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    int64_t counters = 0;
+    if constexpr (Config::blocks > 1) {
+        using Parts = WovenParts<Body, Config>;
+        counters = Parts::template start<0>();
+        static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
+    }
+    return launch_at_once<Body, Config>(reduce_woven_kernel<Body, Config>, counters, args, workspace, stream);
 }
 #endif
 

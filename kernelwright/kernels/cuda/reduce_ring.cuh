@@ -1,0 +1,267 @@
+// Rows that pass through a ring in shared memory, woven into each other as in reduce_woven.cuh: the last phase of a row
+// and the first of the next are one walk. A vector's place is free as soon as it is stored, and what takes it is sent for
+// at once, by a copy that needs no registers: the first vectors of the next row come while the blocks of this one meet.
+//
+// Config: threads  of a block, all on one row            lanes     of a vector
+//         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
+//         step     vectors a thread takes at a time      blocks    that share a row
+//         each     blocks of a multiprocessor            together  rows at a time
+//
+// Body: as in reduce_woven.cuh, with send, which copies a vector's operands to their place.
+#pragma once
+
+#include "reduce_woven.cuh"
+
+namespace kw {
+
+// kw: send
+// Copies a vector to shared memory, past the registers; who sent for it waits for its group.
+template <int N, typename T> KW_DEVICE void send(Vec<T, N>& place, const T* from) {
+    constexpr int bytes = int(sizeof(place)), piece = bytes < 16 ? bytes : 16;
+    static_assert(piece == 16 || piece == 8 || piece == 4, "what cp.async copies");
+    const uint32_t to = uint32_t(__cvta_generic_to_shared(&place));
+#pragma unroll
+    for (int at = 0; at < bytes; at += piece) {
+        const char* const source = reinterpret_cast<const char*>(from) + at;
+        if constexpr (piece == 16)  // past the first cache: nothing is read twice
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to + at), "l"(source) : "memory");
+        else
+            asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to + at), "l"(source), "n"(piece) : "memory");
+    }
+}
+
+// kw: sent
+// Closes a group of copies; groups without any count.
+KW_DEVICE void sent() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+
+// kw: arrived_but
+// Returns once all but the last `pending` groups of this thread are in their places.
+template <int pending> KW_DEVICE void arrived_but() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }
+
+// kw: RingSlots
+// The places of a thread, `threads` vectors apart. A row has `slots` of them, one after the other around the ring.
+template <typename Body, typename Config> struct RingSlots {
+    using Place = ReducePlace<Body, Config>;
+    using Operands = typename Body::template Operands<Config::lanes>;
+    using Late = typename Body::template Late<Config::lanes>;
+    static constexpr int all = Config::vectors, ahead = Config::ahead, slots = all - ahead, step = Config::step;
+    static_assert(Config::team == Config::threads && !Body::across && Place::rest == 0, "whole vectors along a row");
+    static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
+    static_assert(slots % step == 0 && ahead % step == 0 && ahead <= slots, "steps do not cross the end of the ring");
+    static_assert(Place::share <= typename Body::Index(slots) * Config::threads, "the row does not fit");
+    KW_DEVICE static Operands* places() {
+        extern __shared__ __align__(16) unsigned char kept_bytes[];
+        return reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
+    }
+    KW_DEVICE static int next(int place, int steps) { return place + steps < all ? place + steps : place + steps - all; }
+};
+
+// kw: ring_send
+// Sends for a thread's vectors of a row, from its `slot`th on, to the places from `to` on: one group.
+template <typename Body, typename Config>
+KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, int to) {
+    using Slots = RingSlots<Body, Config>;
+    using Index = typename Body::Index;
+    const Index first = place.begin() + Index(slot) * Config::threads, end = place.end();
+    const bool whole = first + Slots::step * Config::threads <= end;
+#pragma unroll
+    for (int u = 0; u < Slots::step; ++u) {
+        const Index at = first + u * Config::threads + threadIdx.x;
+        if (whole || at < end)
+            Body::template send<Config::lanes>(args, place.row(), at * ReducePlace<Body, Config>::columns,
+                                               Slots::places()[(to + u) * Config::threads]);
+    }
+    sent();
+}
+
+// kw: ring_relay
+// The last phase of the row `now` and the first of `next`, either of which may be missing; what comes first of the row
+// `then` is on its way in the end. `place` is where the first of `next` lies, and is where that of `then` will.
+template <typename Body, typename Config, typename Row>
+KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
+                          const ReducePlace<Body, Config>& next, const Row& after, const ReducePlace<Body, Config>& then,
+                          int& place, typename Body::template State<0, Config::lanes>& state) {
+    using Slots = RingSlots<Body, Config>;
+    using Index = typename Body::Index;
+    constexpr int step = Slots::step;
+    constexpr Index columns = ReducePlace<Body, Config>::columns;
+    auto* const places = Slots::places();
+    const Index end = now.end(), next_end = next.end();
+    const auto take = [&](int slot, auto whole) {
+        const Index at = now.begin() + Index(slot) * Config::threads + threadIdx.x;
+        const int spot = Slots::next(place, Slots::ahead);  // of what is stored, and then of what is sent for
+        typename Slots::Late late[step];
+#pragma unroll
+        for (int u = 0; u < step; ++u)
+            if (whole.value || at + u * Config::threads < end)
+                late[u] = Body::template late<Config::lanes>(args, now.row(), (at + u * Config::threads) * columns);
+#pragma unroll
+        for (int u = 0; u < step; ++u)
+            if (whole.value || at + u * Config::threads < end)
+                Body::store_vector(args, now.row(), (at + u * Config::threads) * columns,
+                                   places[(spot + u) * Config::threads], late[u], r);
+        const int following = slot + Slots::ahead;
+        if (following < Slots::slots) ring_send<Body, Config>(args, next, following, spot);
+        else ring_send<Body, Config>(args, then, following - Slots::slots, spot);
+        arrived_but<Slots::ahead / step>();
+#pragma unroll
+        for (int u = 0; u < step; ++u)
+            if (whole.value || at + u * Config::threads < next_end)
+                Body::step(args, next.row(), (at + u * Config::threads) * columns, places[(place + u) * Config::threads],
+                           after, state);
+        place = Slots::next(place, step);
+    };
+#pragma unroll 1
+    for (int slot = 0; slot < Slots::slots; slot += step) {
+        const Index stop = now.begin() + Index(slot + step) * Config::threads;
+        if (stop <= end && stop <= next_end) take(slot, Whole<true>());
+        else take(slot, Whole<false>());
+    }
+}
+
+// kw: ring_walk
+// A phase between the first and the last; the row's first vector is at `place`.
+template <typename Body, typename Config, int phase, typename Row>
+KW_DEVICE void ring_walk(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r, int place,
+                         typename Body::template State<phase, Config::lanes>& state) {
+    using Slots = RingSlots<Body, Config>;
+    using Index = typename Body::Index;
+    const auto* const places = Slots::places();
+    const Index at = now.begin() + threadIdx.x, end = now.end();
+#pragma unroll 4
+    for (int slot = 0; slot < Slots::slots; ++slot, place = Slots::next(place, 1))
+        if (at + slot * Config::threads < end)
+            Body::step(args, now.row(), (at + slot * Config::threads) * ReducePlace<Body, Config>::columns,
+                       places[place * Config::threads], r, state);
+}
+
+// kw: TaggedParts
+// What blocks leave for each other: each word of a state beside the number of the meeting that it is for, so that who
+// reads both at once needs no other sign. Two places each, used in turn: who is here for the second time after has seen
+// that everybody has read this one.
+template <typename Body, typename Config> struct TaggedParts {
+    template <int phase> static constexpr int words = int((sizeof(typename Body::template State<phase, 1>) + 3) / 4);
+    template <int phase> __host__ __device__ static constexpr int64_t start() {
+        if constexpr (phase == 0) return 0;
+        else return start<phase - 1>() + int64_t(2) * Config::together * Config::blocks * words<phase - 1> * 8;
+    }
+    template <int phase> KW_DEVICE static uint64_t* of(void* workspace, int team, int turn) {
+        constexpr int64_t offset = start<phase>();
+        auto* const all = reinterpret_cast<uint64_t*>(static_cast<char*>(workspace) + offset);
+        return all + int64_t(team * 2 + turn % 2) * Config::blocks * words<phase>;
+    }
+};
+
+// kw: tell_grid
+// A word and its tag become visible together.
+KW_DEVICE void tell_grid(uint64_t* place, uint32_t word, uint32_t tag) {
+    asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" ::"l"(place), "l"(uint64_t(tag) << 32 | word) : "memory");
+}
+
+// kw: told_by_grid
+KW_DEVICE uint64_t told_by_grid(const uint64_t* place) {
+    uint64_t told;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(told) : "l"(place) : "memory");
+    return told;
+}
+
+// kw: met_by_words
+// What all blocks of a row know together, merged in the order of the blocks, known to every thread to the same bit.
+template <typename Body, typename Config, int phase, typename State>
+KW_DEVICE State met_by_words(State state, void* workspace, int part, int turn) {
+    state = merged_in_block<Config::threads, phase>(state);
+    if constexpr (Config::blocks > 1) {
+        using Parts = TaggedParts<Body, Config>;
+        constexpr int words = Parts::template words<phase>, all = words * Config::blocks;
+        __shared__ uint32_t told[all];
+        uint64_t* const parts = Parts::template of<phase>(workspace, int(blockIdx.x) / Config::blocks, turn);
+        const uint32_t tag = uint32_t(turn) + 1;
+        if (threadIdx.x == 0) {
+            uint32_t mine[words] = {};
+            __builtin_memcpy(mine, &state, sizeof state);
+#pragma unroll
+            for (int i = 0; i < words; ++i) tell_grid(parts + part * words + i, mine[i], tag);
+        }
+        for (int i = threadIdx.x; i < all; i += Config::threads) {
+            uint64_t word = told_by_grid(parts + i);
+            while (uint32_t(word >> 32) != tag) word = told_by_grid(parts + i);
+            told[i] = uint32_t(word);
+        }
+        __syncthreads();
+        state.clear();
+        for (int i = threadIdx.x % 32; i < Config::blocks; i += 32) {
+            State other;
+            __builtin_memcpy(&other, told + i * words, sizeof other);
+            state.merge(other);
+        }
+        return merged_in_warp<32>(state);
+    } else {
+        __syncthreads();  // where nothing else makes them wait, the next row's states would come over this one's
+        return state;
+    }
+}
+
+// kw: finish_in_ring
+// The values of a row, from phase to phase.
+template <typename Body, typename Config, int phase, typename Row>
+KW_DEVICE void finish_in_ring(const typename Body::Args& args, void* workspace, const ReducePlace<Body, Config>& now,
+                              Row& r, int place, const typename Body::template State<phase, Config::lanes>& lanes,
+                              int& turn) {
+    Body::finish(met_by_words<Body, Config, phase>(lanes.folded(), workspace, now.part, turn), r);
+    if constexpr (phase + 1 < Body::reductions) {
+        typename Body::template State<phase + 1, Config::lanes> next;
+        next.clear();
+        ring_walk<Body, Config, phase + 1>(args, now, r, place, next);
+        finish_in_ring<Body, Config, phase + 1>(args, workspace, now, r, place, next, turn);
+    } else {
+        ++turn;
+    }
+}
+
+// kw: reduce_ring_kernel
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads, Config::each)
+reduce_ring_kernel(typename Body::Args args, void* workspace) {
+    using Place = ReducePlace<Body, Config>;
+    using Slots = RingSlots<Body, Config>;
+    const auto follower = [](const Place& place) {
+        Place other = place;
+        other.unit += gridDim.x / Config::blocks;
+        other.active = other.unit < Place::units;
+        return other;
+    };
+    Place now, next, then = follower(next);
+    now.active = false;  // before the first row nothing is stored
+    auto r = Body::template begin<1>(args, now.row());
+#pragma unroll 1
+    for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, next, slot, slot);
+    for (int turn = 0, place = 0;;) {
+        const auto after = Body::template begin<1>(args, next.row());
+        typename Body::template State<0, Config::lanes> state;
+        state.clear();
+        const int first = place;
+        ring_relay<Body, Config>(args, now, r, next, after, then, place, state);
+        if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
+        if (!next.active) break;
+        now = next;
+        r = after;
+        next = then;
+        then = follower(next);
+        finish_in_ring<Body, Config, 0>(args, workspace, now, r, first, state, turn);
+    }
+}
+
+// kw: reduce_ring
+#ifndef __CUDACC_RTC__
+template <typename Body, typename Config>
+cudaError_t reduce_ring(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    int64_t told = 0;
+    if constexpr (Config::blocks > 1) {
+        told = TaggedParts<Body, Config>::template start<Body::reductions>();
+        static_assert(TaggedParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
+    }
+    return launch_at_once<Body, Config>(reduce_ring_kernel<Body, Config>, told, args, workspace, stream);
+}
+#endif
+
+}  // namespace kw

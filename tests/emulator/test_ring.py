@@ -1,0 +1,122 @@
+"""Rows that pass through a ring in shared memory, run on the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import pytest
+import torch
+
+from kernelwright.generate.generate import program_text
+from kernelwright.ir.dtypes import DType, float32, float64
+from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
+from kernelwright.kernels import reduce_ring
+from kernelwright.kernels.reduce import RowWork
+from kernelwright.plan.steps import contiguous
+from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
+from tests.emulator.test_reductions import H200, RACE, call, case_of
+from tests.emulator.test_woven import softmax_case, weighted_case
+from tests.property.graphs_of_rows import Case
+from tests.property.runs_of_rows import Run
+
+pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
+
+Ring = reduce_ring.Config
+
+# threads, lanes, vectors, ahead, step, blocks, together, each; on one multiprocessor, so that blocks have several rows.
+RINGS: dict[str, tuple[Shape, Ring]] = {
+    "a block a row": ((5, 1000), Ring(64, 4, 6, 2, 2, 1, 2)),
+    "two blocks": ((5, 1000), Ring(32, 4, 6, 2, 1, 2, 2)),
+    "many blocks": ((9, 1000), Ring(32, 2, 2, 1, 1, 16, 2)),
+    "more blocks than a warp has lanes": ((3, 4000), Ring(32, 2, 3, 1, 1, 40, 1)),
+    "more words than threads": ((3, 6000), Ring(32, 1, 6, 1, 1, 38, 1)),
+    "elements": ((5, 333), Ring(32, 1, 9, 3, 3, 2, 3)),
+    "one row": ((1, 1000), Ring(64, 4, 8, 4, 4, 1, 1)),
+    "a row ahead": ((7, 1004), Ring(32, 4, 8, 4, 2, 2, 3)),
+    "two blocks each": ((9, 1000), Ring(64, 4, 3, 1, 1, 2, 2, 2)),
+    "two words a vector": ((5, 2000), Ring(32, 8, 6, 2, 2, 2, 2)),
+}
+
+
+def runs_of(cases: Sequence[tuple[Case, Ring]]) -> tuple[list[Run], Callable[..., int]]:
+    """One program for all of them."""
+    runs = [Run.of(number, case, H200, lambda kernel, c=config: c) for number, (case, config) in enumerate(cases)]  # type: ignore[misc]
+    for run, (_, config) in zip(runs, cases, strict=True):
+        (source,) = run.program.sources
+        assert isinstance(source.work, RowWork)
+        assert reduce_ring.why_not(config, source.work, H200) is None
+    library = library_of(program_text([launch for run in runs for launch in run.program.launches], "cuda"))
+    return runs, partial(call, library)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RINGS)
+def test_rows_through_a_ring_are_right(name: str) -> None:
+    """And the same bits twice, in whatever order blocks and threads run."""
+    shape, config = RINGS[name]
+    runs, caller = runs_of([(case_of(shape, (1,)), config)])
+    for run in runs:
+        with multiprocessors(1):
+            run.check(caller)
+        with multiprocessors(1), order(blocks_backwards=True, threads_backwards=True):
+            run.check(caller)
+
+
+def test_weights_and_phases_between_pass_through_a_ring() -> None:
+    """LayerNorm with weights; and three reductions, each of what the one before has found."""
+    shape = (5, 1000)
+
+    def built(dtype: DType) -> Graph:
+        x, count = Input("x0", 0, shape, dtype, contiguous(shape)), Const(float(shape[1]), dtype)
+        apart = Map("sub", (x, Broadcast(Map("div", (Reduce("sum", x, (1,)), count)), shape)))
+        variance = Map("div", (Reduce("sum", Map("mul", (apart, apart)), (1,)), count))
+        y = Map("div", (apart, Broadcast(variance, shape)))
+        z = Map("div", (y, Broadcast(Reduce("max", y, (1,)), shape)))
+        return Graph((x,), (z, Reduce("argmax", y, (1,))), (), Group("tuple", (0, 1)))
+
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
+    three = Case(built(float32), built(float64), (x,))
+    runs, caller = runs_of([(weighted_case(shape), Ring(32, 4, 6, 2, 2, 2, 2)), (three, Ring(32, 4, 7, 3, 1, 2, 2))])
+    for run in runs:
+        with multiprocessors(1):
+            run.check(caller)
+
+
+def test_infinities_and_nan_stay_in_their_rows() -> None:
+    x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
+    x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
+    runs, caller = runs_of([(softmax_case(x), Ring(32, 4, 6, 2, 2, 2, 3))])
+    with multiprocessors(1):
+        (got,) = runs[0].forward(caller)(None, x)
+    wanted = torch.softmax(x, 1)
+    assert torch.equal(got.isnan(), wanted.isnan())
+    assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-7, equal_nan=True)
+
+
+def test_operands_off_their_alignment_have_a_block_a_row() -> None:
+    case = case_of((5, 128), (1,))
+    (x,) = case.tensors
+    shifted = torch.empty(5 * 128 + 1)[1:].view(5, 128).copy_(x)
+    runs, caller = runs_of([(Case(case.graph, case.wide, (shifted,)), Ring(32, 4, 2, 1, 1, 1, 2))])
+    runs[0].check(caller)
+
+
+MISTAKES = {
+    "nobody waits": ("while (uint32_t(word >> 32) != tag) word = told_by_grid(parts + i);", "", "off by"),
+    "some say nothing": ("if (threadIdx.x == 0) {\n            uint32_t mine", "if (threadIdx.x == 0 && part > 0) {\n            uint32_t mine", "no thread can go on"),  # noqa: E501
+    "what arrives is not waited for": ("arrived_but<Slots::ahead / step>();", "", "off by"),
+    "places are sent to too early": ("const int spot = Slots::next(place, Slots::ahead);", "const int spot = place;", RACE + "|off by"),  # noqa: E501
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_who_breaks_the_ring_is_caught(mistake: str) -> None:
+    """By the emulator, or by the result."""
+    old, new, said = MISTAKES[mistake]
+    x = torch.randn((7, 192), generator=torch.Generator().manual_seed(4))
+    run = Run.of(0, softmax_case(x), H200, lambda kernel: Ring(32, 1, 3, 1, 1, 3, 2))
+    text = program_text(run.program.launches, "cuda")
+    assert old in text
+    with pytest.raises(AssertionError, match=said):
+        run.check(partial(call, library_of(text.replace(old, new))))
