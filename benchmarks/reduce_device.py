@@ -159,7 +159,7 @@ def compiled(path: Path) -> None:
 
 
 def on_gpu(problem: Problem) -> Instance:
-    """Weights and inputs made where they are used: billions of random numbers take a CPU longer than all that is timed."""
+    """Weights and inputs, made where they are used: billions of random numbers take a CPU longer than what is timed."""
     with torch.device("cuda"):
         return instantiate(problem, 0, "cuda")
 

@@ -95,7 +95,8 @@ class Values:
         operands = [self.operand(x) for x in node.args]
         same = all(self.is_uniform(x) for x in node.args)
         if node.fn == "div" and node.dtype.kind == "float" and not same and self.is_of_row(node.args[1]):
-            self.define(node, f"kw::divided({operands[0]}, {self.divisor(node.args[1])})", same)
+            divide = "over" if self.is_exponential(node.args[0]) else "divided"
+            self.define(node, f"kw::{divide}({operands[0]}, {self.divisor(node.args[1])})", same)
         else:
             self.define(node, spelled(node, operands), same)
 
@@ -103,9 +104,16 @@ class Values:
         """One value for the whole row, that is no constant."""
         return self.is_uniform(x) and not isinstance(self.writer.phases.resolved(x), Const)
 
+    def is_exponential(self, x: Node) -> bool:
+        """Rounded more than once already, so that one rounding more does not matter."""
+        node = self.writer.phases.resolved(x)
+        return isinstance(node, Map) and node.fn == "exp"
+
     def divisor(self, x: Node) -> str:
-        """What is found once of a value that all lanes are divided by."""
+        """What is found once of a value that all lanes are divided by: with the row's values, where it is one."""
         value = self.operand(x)
+        if self.writer.phases.resolved(x) in self.writer.divisors:
+            return f"r.by_{value.rpartition('.')[2]}"
         name = f"by_{value.rpartition('.')[2]}"
         line = f"const kw::Divisor<{x.dtype.compute_cpp}> {name}({value});"
         if line not in self.lines[True]:
@@ -144,6 +152,7 @@ class RowsWriter(Writer):
         self.early = [name for name, _ in self.read if name in users and name not in of_row | late]
         self.late = [name for name, _ in self.accesses if name in late - of_row]
         self.exported = self.exported_values()
+        self.divisors = self.divisors_of_rows()
 
     def replacing(self) -> tuple[list[str], list[Map]]:
         """Operands whose place a row's new value takes, and what is computed from them: by whoever stores it, since
@@ -189,6 +198,15 @@ class RowsWriter(Writer):
                 wanted.update(x for x in map(self.phases.resolved, node.args) if self.phases.level.get(x, mine) != mine)
         here = [node for node in self.region.body if node in wanted and node not in self.last]
         return [node for node in here if not self.phases.is_full(node)]
+
+    def divisors_of_rows(self) -> list[Node]:
+        """The values of a row that whole vectors are divided by."""
+        if self.grid.across:
+            return []
+        computed = [node for phase in range(self.phases.walks) for node in self.phases.computed_in(phase)]
+        divides = [node for node in computed if node.fn == "div" and node.dtype.kind == "float"]
+        by = {self.phases.resolved(node.args[1]) for node in divides}
+        return [node for node in self.exported if node in by]
 
     # --- addresses
 
@@ -300,6 +318,7 @@ class RowsWriter(Writer):
         for node in self.exported:
             kind, name = node.dtype.compute_cpp, self.value_name(node)
             fields.append(f"kw::Vec<{kind}, N> {name};" if self.grid.across else f"{kind} {name};")
+        fields += [f"kw::Divisor<{node.dtype.compute_cpp}> by_{self.value_name(node)};" for node in self.divisors]
         return [f"template <int N> struct Row {{ {' '.join(fields)} }};".replace("{  }", "{}")]
 
     def states(self) -> list[str]:
@@ -316,7 +335,7 @@ class RowsWriter(Writer):
             merges, folds = (f"{name}.merge(other.{name});" for name in names), (f"{name}.folded()" for name in names)
             lines += [
                 f"template <int N> struct State<{phase}, N> {{",
-                *(f"    {monoid(node)} {name};" for node, name in zip(reduces, names, strict=True)),
+                *(f"    {self.monoid(node)} {name};" for node, name in zip(reduces, names, strict=True)),
                 f"    KW_DEVICE void clear() {{ {' '.join(f'{name}.clear();' for name in names)} }}",
                 f"    KW_DEVICE void merge(const State& other) {{ {' '.join(merges)} }}",
                 f"    KW_DEVICE State<{phase}, 1> folded() const {{ return {{{', '.join(folds)}}}; }}",
@@ -324,6 +343,10 @@ class RowsWriter(Writer):
                 "};",
             ]
         return lines
+
+    def monoid(self, node: Reduce) -> str:
+        """What the states of a reduction are, by the name of a C++ type."""
+        return monoid(node)
 
     def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
         """What the state of a phase can do besides."""
@@ -410,6 +433,9 @@ class RowsWriter(Writer):
                 values.compute(node)
             if node in self.exported:
                 kept.append(f"{self.row_text(node)} = {values.names[node]};")
+            if node in self.divisors:
+                kind = f"kw::Divisor<{node.dtype.compute_cpp}>"
+                kept.append(f"r.by_{self.value_name(node)} = {kind}({values.names[node]});")
         lanes = [*values.lines[False], *kept]
         if not self.grid.across:
             return [*values.lines[True], *lanes]
@@ -452,8 +478,18 @@ class RowsWriter(Writer):
                 lines.append(f"const {reduced.dtype.compute_cpp} {name}_share = s.{name}.next();")
         lines += values.lines[True]
         lines += [f"kw::Vec<{a.layout.buffer.dtype.storage_cpp}, N> {name};" for name, _, a in results]
+        lines += self.gathered_lines(reduces)
         lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
+        lines += self.whole_adds(reduces)
         return [*lines, *(self.store_line(name, a) for name, _, a in results)]
+
+    def gathered_lines(self, reduces: Sequence[Reduce]) -> list[str]:
+        """Vectors of what is added, for states that take all lanes at once."""
+        return []
+
+    def whole_adds(self, reduces: Sequence[Reduce]) -> list[str]:
+        """How such states take them."""
+        return []
 
     def add_line(self, node: Reduce, value: str, phase: int) -> str:
         name = self.value_name(node)

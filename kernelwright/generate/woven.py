@@ -15,6 +15,7 @@ from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import (
     RowsWriter,
     config_struct,
+    monoid_name,
     reduce_floor_us,
     reduces,
     row_formula,
@@ -23,6 +24,7 @@ from kernelwright.generate.reduce import (
     work_of_rows,
 )
 from kernelwright.generate.template import Extra, Template
+from kernelwright.ir.nodes import Reduce
 from kernelwright.kernels import reduce_woven
 from kernelwright.plan import Kernel
 
@@ -98,6 +100,24 @@ class WovenWriter(RowsWriter):
             "    store_vector<N>(a, row, column, x, late<N>(a, row, column), r);",
             "}",
         ]
+
+    # The exponentials of a vector are scaled together.
+
+    def monoid(self, node: Reduce) -> str:
+        return super().monoid(node).replace("kw::Exponentials<", "kw::ExponentialsAlong<")
+
+    def add_line(self, node: Reduce, value: str, phase: int) -> str:
+        if monoid_name(node) == "Exponentials":
+            return f"{self.value_name(node)}_x[i] = {value};"
+        return super().add_line(node, value, phase)
+
+    def gathered_lines(self, reduces: Sequence[Reduce]) -> list[str]:
+        exponentials = [node for node in reduces if monoid_name(node) == "Exponentials"]
+        return [f"kw::Vec<{node.x.dtype.compute_cpp}, N> {self.value_name(node)}_x;" for node in exponentials]
+
+    def whole_adds(self, reduces: Sequence[Reduce]) -> list[str]:
+        names = [self.value_name(node) for node in reduces if monoid_name(node) == "Exponentials"]
+        return [f"s.{name}.add({name}_x);" for name in names]
 
     def goes_forward(self, phase: int) -> bool:
         """After the first phase what is read again comes before what is held, last first."""

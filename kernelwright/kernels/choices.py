@@ -21,13 +21,16 @@ from kernelwright.kernels import (
     gemm_small,
     reduce_ring,
     reduce_sliding,
+    reduce_spread,
     reduce_woven,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
 from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
 
-ReduceConfig: TypeAlias = PlainReduceConfig | reduce_woven.Config | reduce_ring.Config | reduce_sliding.Config
+ReduceConfig: TypeAlias = (
+    PlainReduceConfig | reduce_woven.Config | reduce_ring.Config | reduce_spread.Config | reduce_sliding.Config
+)
 
 GemmConfig: TypeAlias = (
     gemm_sm90.Config

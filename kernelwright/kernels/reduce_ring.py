@@ -1,4 +1,4 @@
-"""Rows through a ring in shared memory: the configs of kernels/cuda/reduce_ring.cuh, which fit, what each should take."""
+"""Rows through a ring in shared memory: the configs of kernels/cuda/reduce_ring.cuh, and what each should take."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
     """As many rows at a time as there is room for; the more blocks have one, the more of it is on its way."""
     lanes = reduce_woven.widest_lanes(work)
     kept = work.kept_bytes(lanes)
-    for threads, each in ((512, 1), (512, 2), (256, 2), (256, 4)):
+    for threads, each in ((1024, 1), (512, 1), (512, 2), (256, 2)):
         most = device.multiprocessors * each
         fewest = 0
         for blocks in range(1, most + 1):

@@ -46,6 +46,9 @@ template <typename T> KW_DEVICE T fmin(T a, T b) { return (a < b) | (b != b) ? a
 
 // kw: fmax
 template <typename T> KW_DEVICE T fmax(T a, T b) { return (a > b) | (b != b) ? a : b; }  // NaN only if both are
+#ifdef __CUDACC__
+KW_DEVICE float fmax(float a, float b) { return ::fmaxf(a, b); }  // one instruction
+#endif
 
 // kw: isnan
 template <typename T> KW_DEVICE bool isnan(T x) { return x != x; }

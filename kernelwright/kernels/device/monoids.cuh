@@ -72,16 +72,18 @@ template <typename T, int N> KW_DEVICE bool has_nan(const Vec<T, N>& x) {
     return folded(nan, 0, Larger()) != 0;
 }
 
-// kw: Divisor divided
+// kw: Divisor divided over
 // What a whole row is divided by. On a GPU a division is a subroutine, so the inverse is found once: the quotient is
-// then refined by what is left of x, to the nearest float.
+// then refined by what is left of x, to the nearest float; not where x itself is an exponential, and no nearest float.
 #ifdef __CUDACC__
 template <typename T> struct Divisor {
     T y;
+    Divisor() = default;
     KW_DEVICE explicit Divisor(T value) : y(value) {}
 };
 template <> struct Divisor<float> {
     float scale, y, inverse;  // scaled, so that the inverse is neither infinite nor denormal
+    Divisor() = default;
     KW_DEVICE explicit Divisor(float value)
         : scale(abs(value) < 0x1p-60f ? 0x1p64f : abs(value) > 0x1p60f ? 0x1p-64f : 1.0f),
           y(value * scale),
@@ -93,12 +95,16 @@ KW_DEVICE float divided(float x, const Divisor<float>& by) {
     const float refined = fma(fma(-quotient, by.y, scaled), by.inverse, quotient);
     return (size > 0x1p-100f) & (size < 0x1p100f) ? refined : quotient;  // not for 0, infinity and NaN
 }
+template <typename T> KW_DEVICE T over(T x, const Divisor<T>& by) { return x / by.y; }
+KW_DEVICE float over(float x, const Divisor<float>& by) { return x * by.scale * by.inverse; }
 #else
 template <typename T> struct Divisor {
     T y;
+    Divisor() = default;
     KW_DEVICE explicit Divisor(T value) : y(value) {}
 };
 template <typename T> KW_DEVICE T divided(T x, const Divisor<T>& by) { return x / by.y; }
+template <typename T> KW_DEVICE T over(T x, const Divisor<T>& by) { return x / by.y; }
 #endif
 
 // kw: Sum
@@ -324,6 +330,36 @@ template <typename T, int N> struct Exponentials {
         const bool defined = (total[i] > 0) & (largest[i] < highest<T>());
         return defined ? total[i] : T(0) * highest<T>();
     }
+};
+
+// kw: ExponentialsAlong
+// The same for neighbours in one row, which have one largest: each vector is scaled once, by what it makes that grow.
+template <typename T, int N> struct ExponentialsAlong {
+    T largest;
+    Vec<T, N> total;
+    KW_DEVICE void clear() {
+        largest = Exponentials<T, 1>::start();
+        total = fill<N>(T(0));
+    }
+    KW_DEVICE T scaled_to(T most) {
+        const T before = largest;
+        largest = fmax(largest, most);
+        return exp_falling(before - largest);
+    }
+    KW_DEVICE void add(const Vec<T, N>& x) {
+        T most = x[0];
+        KW_LANES for (int i = 1; i < N; ++i) most = fmax(most, x[i]);
+        const T scale = scaled_to(most);
+        KW_LANES for (int i = 0; i < N; ++i) total[i] = fma(total[i], scale, exp_falling(x[i] - largest));
+    }
+    KW_DEVICE void merge(const ExponentialsAlong& other) {
+        const T scale = scaled_to(other.largest), others = exp_falling(other.largest - largest);
+        KW_LANES for (int i = 0; i < N; ++i) total[i] = fma(total[i], scale, other.total[i] * others);
+    }
+    KW_DEVICE ExponentialsAlong<T, 1> folded() const {
+        return {largest, {kw::folded(total, T(0), Plus())}};
+    }
+    KW_DEVICE T value(int i) const { return Exponentials<T, 1>{{largest}, {total[i]}}.value(0); }
 };
 
 }  // namespace kw

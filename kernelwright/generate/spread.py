@@ -1,0 +1,79 @@
+"""A `Kernel` of few long rows that all threads store comes in; its C++ goes out.
+
+The struct is that of `generate/woven.py`, but what is read first may stay in the caches for the last phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from kernelwright.device import Device
+from kernelwright.generate.literals import camel, identifier, names_in
+from kernelwright.generate.program import Source
+from kernelwright.generate.reduce import config_struct, reduce_floor_us, reduces, row_formula, scratch_of, work_of_rows
+from kernelwright.generate.template import Extra, Template
+from kernelwright.generate.woven import HEADERS, WovenWriter
+from kernelwright.kernels import reduce_spread
+from kernelwright.plan import Kernel
+
+
+class SpreadWriter(WovenWriter):
+    """The struct of a region whose rows are stored by all threads: see kernels/cuda/reduce_spread.cuh."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(kernel, reads_again=False)
+
+    def load_function(self) -> list[str]:
+        last = super().load_function()
+        self.loads_by = "load"
+        lines = super().load_function()
+        self.loads_by = "load_once"
+        return [*lines, "", last[0].replace(" load(", " load_last("), *last[1:]]
+
+    @property
+    def row_bytes(self) -> int:
+        """No less than the values of a row take in memory."""
+        return 16 * (len(self.of_row) + len(self.exported) + len(self.divisors) + 1)
+
+
+def spread_configs(kernel: Kernel, device: Device) -> Sequence[reduce_spread.Config]:
+    return reduce_spread.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
+
+
+def spread_cost_us(choice: reduce_spread.Config, kernel: Kernel, device: Device) -> float:
+    return reduce_spread.cost_us(choice, work_of_rows(kernel), device)
+
+
+def spread_extra(kernel: Kernel, choice: reduce_spread.Config) -> Extra:
+    row_bytes = SpreadWriter(kernel).row_bytes
+    return scratch_of(kernel, reduce_spread.workspace_bytes(choice, work_of_rows(kernel), row_bytes))
+
+
+def spread_source(kernel: Kernel, choice: reduce_spread.Config) -> Source:
+    writer = SpreadWriter(kernel)
+    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
+    (scratch,) = spread_extra(kernel, choice).scratch
+    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
+    sizes |= {"blocks": choice.blocks, "width": choice.width, "beside": choice.beside}
+    backwards = f"bool backwards = {'true' if choice.backwards else 'false'}"
+    config = config_struct(f"{name}Config", sizes, {"workspace_bytes": scratch.nbytes}, [backwards])
+    struct = writer.struct(name, formula) + "\n\n" + config
+    arguments = f"{{{', '.join(writer.arguments)}}}, {identifier(scratch.name)}, stream"
+    call = f"kw::reduce_spread<{name}, {name}Config>({arguments})"
+    needs = tuple(sorted({*names_in(struct), "reduce_spread", "OnDevice"}))
+    return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce_spread", call, needs)
+
+
+TEMPLATES = (
+    Template(
+        name="reduce_spread",
+        target="cuda",
+        headers=(*HEADERS, "reduce_spread"),
+        types=(reduce_spread.Config,),
+        configs=spread_configs,
+        cost_us=spread_cost_us,
+        floor_us=reduce_floor_us,
+        source=spread_source,
+        extra=spread_extra,
+    ),
+)
