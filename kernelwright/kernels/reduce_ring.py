@@ -40,6 +40,7 @@ class Config:
     blocks    that share a row
     together  rows at a time, whose blocks all run at once
     each      blocks that a multiprocessor has at a time
+    apart     clocks from the beginning of one of these rows to that of the next
     """
 
     threads: int
@@ -50,6 +51,7 @@ class Config:
     blocks: int
     together: int = 1
     each: int = 1
+    apart: int = 0
 
     @property
     def slots(self) -> int:
@@ -162,7 +164,9 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
             for step in (4, 2, 1):
                 ahead = min(places - slots, slots) // step * step
                 if slots % step == 0 and ahead:
-                    yield replace(config, vectors=slots + ahead, ahead=ahead, step=step)
+                    found = replace(config, vectors=slots + ahead, ahead=ahead, step=step)
+                    yield found
+                    yield replace(found, apart=reduce_woven.apart(config.together, work, device))
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
@@ -179,6 +183,7 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
     busy = min(1.0, config.together * config.blocks / config.each / device.multiprocessors / 0.9)
     covered = config.ahead * config.threads * work.kept_bytes(config.lanes) * config.blocks * config.together
     exposed = max(0.0, MEETING_US - covered / device.copy_gbps / 1e3) * (BESIDE if config.each > 1 else 1.0)
+    exposed = (exposed + 0.5) * (reduce_woven.COVERED_APART if config.apart else 1.0)
     rounds = math.ceil(work.rows / config.together) * len(work.state_bytes)
     steps = 1.0 + 0.01 * (2 - math.log2(config.step))  # fewer vectors at a time: more waiting for each
     return 2 * LAUNCH_US + moved / device.copy_gbps / 1e3 / REACHED / busy * narrow * steps + rounds * exposed

@@ -6,6 +6,7 @@
 //         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
 //         step     vectors a thread takes at a time      blocks    that share a row
 //         each     blocks of a multiprocessor            together  rows at a time
+//         apart    clocks from the beginning of one of them to that of the next
 //
 // Body: as in reduce_woven.cuh, with send, which copies a vector's operands to their place.
 #pragma once
@@ -233,6 +234,7 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
     Place now, next, then = follower(next);
     now.active = false;  // before the first row nothing is stored
     auto r = Body::template begin<1>(args, now.row());
+    begin_apart<Config>();
 #pragma unroll 1
     for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, next, slot, slot);
     for (int turn = 0, place = 0;;) {
