@@ -55,8 +55,7 @@ def spread_source(kernel: Kernel, choice: reduce_spread.Config) -> Source:
     (scratch,) = spread_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
     sizes |= {"blocks": choice.blocks, "width": choice.width, "beside": choice.beside}
-    backwards = f"bool backwards = {'true' if choice.backwards else 'false'}"
-    config = config_struct(f"{name}Config", sizes, {"workspace_bytes": scratch.nbytes}, [backwards])
+    config = config_struct(f"{name}Config", sizes, {"workspace_bytes": scratch.nbytes})
     struct = writer.struct(name, formula) + "\n\n" + config
     arguments = f"{{{', '.join(writer.arguments)}}}, {identifier(scratch.name)}, stream"
     call = f"kw::reduce_spread<{name}, {name}Config>({arguments})"

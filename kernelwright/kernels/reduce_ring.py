@@ -11,7 +11,7 @@ from kernelwright.device import Device
 from kernelwright.kernels import reduce, reduce_woven
 from kernelwright.kernels.pointwise import LAUNCH_US
 from kernelwright.kernels.reduce import WARP, RowWork
-from kernelwright.kernels.reduce_woven import L2_SPEED, UNEVEN
+from kernelwright.kernels.reduce_woven import L2_SPEED
 
 # Blocks that share a row meet once for each phase that reduces, and so long it takes, while what they sent for still
 # arrives. What covers less than that leaves memory idle; another block of the multiprocessor covers half of the rest.
@@ -109,9 +109,15 @@ def why_no_ring(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.together * config.blocks} blocks do not run at once."
     if config.slots % config.step or config.ahead % config.step or not 0 < config.ahead <= config.slots:
         return f"{config.ahead} of {config.vectors} places ahead, {config.step} at a time."
-    if config.slots * config.threads < share or (config.slots - config.step) * config.threads >= share:
-        return f"{config.slots} places for {math.ceil(share / config.threads)} vectors."
+    if config.slots != slots_of(config, work):
+        return f"{config.slots} places for {slots_of(config, work)} vectors."
     return None
+
+
+def slots_of(config: Config, work: RowWork) -> int:
+    """Places that a thread's part of a row needs: as many as it has turns, each of some vectors."""
+    turn = config.blocks * config.step * config.threads
+    return math.ceil(work.columns // config.lanes / turn) * config.step
 
 
 def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
@@ -151,22 +157,19 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
         most = device.multiprocessors * each
         fewest = 0
         for blocks in range(1, most + 1):
-            slots = math.ceil(work.columns // lanes / (blocks * threads))
-            step = next(n for n in (4, 2, 1) if slots % n == 0)
-            config = Config(threads, lanes, slots + step, step, step, blocks, min(work.rows, most // blocks), each)
-            if why_not(config, work, device) is not None:
-                continue
-            fewest = fewest or blocks
-            if blocks > MOST_TIMES_AS_MANY * fewest:
-                break
-            room = room_bytes(config, device) - static_shared_bytes(config, work)
-            places = room // (threads * kept)
+            together = min(work.rows, most // blocks)
             for step in (4, 2, 1):
+                config = Config(threads, lanes, 2 * step, step, step, blocks, together, each)
+                slots = slots_of(config, work)
+                places = (room_bytes(config, device) - static_shared_bytes(config, work)) // (threads * kept)
                 ahead = min(places - slots, slots) // step * step
-                if slots % step == 0 and ahead:
-                    found = replace(config, vectors=slots + ahead, ahead=ahead, step=step)
+                if ahead > 0:
+                    fewest = fewest or blocks
+                    found = replace(config, vectors=slots + ahead, ahead=ahead)
                     yield found
-                    yield replace(found, apart=reduce_woven.apart(config.together, work, device))
+                    yield replace(found, apart=reduce_woven.apart(together, work, device))
+            if fewest and blocks >= MOST_TIMES_AS_MANY * fewest:
+                break
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
@@ -176,8 +179,9 @@ def workspace_bytes(config: Config, work: RowWork) -> int:
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes at nearly the speed of a copy, and what each round adds while its blocks meet."""
-    even = reduce_woven.is_even(as_woven(config), work)
-    moved = work.bytes_moved * (1.0 if even else UNEVEN)
+    turn = config.blocks * config.step * config.threads * config.lanes
+    idle = config.slots // config.step * turn / work.columns  # a last turn in which not all blocks have something to do
+    moved = work.bytes_moved * (1.0 + 0.5 * (idle - 1.0))
     moved += max(0, work.rows - config.together) * work.repeated_bytes / L2_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     busy = min(1.0, config.together * config.blocks / config.each / device.multiprocessors / 0.9)

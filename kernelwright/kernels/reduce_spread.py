@@ -35,7 +35,6 @@ class Config:
     blocks     that share a row
     width      threads of a block that stores
     beside     rows of which a thread stores a vector
-    backwards  what each block has read last is stored first
     """
 
     threads: int
@@ -44,7 +43,6 @@ class Config:
     blocks: int
     width: int
     beside: int
-    backwards: bool
 
 
 def as_plain(config: Config) -> reduce.Config:
@@ -72,10 +70,7 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
 
 
 def store_blocks(config: Config, work: RowWork) -> int:
-    parts = config.blocks if config.backwards else 1
-    vectors = work.columns // config.lanes
-    tiles = math.ceil(math.ceil(vectors / parts) / config.width)
-    return math.ceil(work.rows / config.beside) * parts * tiles
+    return math.ceil(work.rows / config.beside) * math.ceil(work.columns // config.lanes / config.width)
 
 
 @cache
@@ -88,14 +83,13 @@ def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
 
 
 def every_config(work: RowWork, device: Device) -> Iterator[Config]:
-    shared = (4, 8, 2, 1) if work.repeated_bytes else (1,)
-    for lanes in (8, 4, 2, 1):
+    shared = (16, 8, 4, 2, 1) if work.repeated_bytes else (1,)
+    for lanes in (4, 2, 1):
         for threads in (256, 512):
             for blocks in reduce.split_counts(work, lanes, threads, device):
                 for beside in shared:
                     for width in (128, 256):
-                        for backwards in (False, True):
-                            yield Config(threads, lanes, 4, blocks, width, beside, backwards)
+                        yield Config(threads, lanes, 4, blocks, width, beside)
 
 
 def workspace_bytes(config: Config, work: RowWork, row_bytes: int) -> int:
@@ -105,7 +99,7 @@ def workspace_bytes(config: Config, work: RowWork, row_bytes: int) -> int:
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
     """The phases that read at the speed of reads, the last at that of a copy."""
     read = work.again_bytes * len(work.state_bytes)
-    stays = min(work.again_bytes, STAYS * device.l2_bytes) if config.backwards else 0.0
+    stays = min(work.again_bytes, STAYS * device.l2_bytes)
     shared = work.repeated_bytes * (math.ceil(work.rows / config.beside) - 1) / L2_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     wide = 1.0 + 0.05 * (config.lanes * max(work.itemsizes) > 16)

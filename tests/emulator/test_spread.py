@@ -21,14 +21,14 @@ pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
 Spread = reduce_spread.Config
 
-# threads, lanes, vectors, blocks, width, beside, backwards
+# threads, lanes, vectors, blocks, width, beside
 SPREAD: dict[str, tuple[Case, Spread]] = {
-    "in order": (case_of((3, 1000), (1,)), Spread(32, 4, 4, 3, 64, 1, False)),
-    "backwards": (case_of((3, 1000), (1,)), Spread(32, 4, 4, 3, 32, 1, True)),
-    "elements": (case_of((2, 333), (1,)), Spread(32, 1, 2, 4, 32, 1, True)),
-    "weights, rows beside each other": (weighted_case((5, 1000)), Spread(64, 4, 2, 2, 64, 4, False)),
-    "weights, backwards": (weighted_case((5, 1000)), Spread(32, 2, 2, 5, 32, 2, True)),
-    "one row": (case_of((1, 4000), (1,)), Spread(64, 4, 4, 8, 64, 1, True)),
+    "in order": (case_of((3, 1000), (1,)), Spread(32, 4, 4, 3, 64, 1)),
+    "backwards": (case_of((3, 1000), (1,)), Spread(32, 4, 4, 3, 32, 1)),
+    "elements": (case_of((2, 333), (1,)), Spread(32, 1, 2, 4, 32, 1)),
+    "weights, rows beside each other": (weighted_case((5, 1000)), Spread(64, 4, 2, 2, 64, 4)),
+    "weights, backwards": (weighted_case((5, 1000)), Spread(32, 2, 2, 5, 32, 2)),
+    "one row": (case_of((1, 4000), (1,)), Spread(64, 4, 4, 8, 64, 1)),
 }
 
 
@@ -49,13 +49,13 @@ def test_operands_off_their_alignment_are_stored_one_by_one() -> None:
     shape: Shape = (3, 512)
     case = case_of(shape, (1,))
     shifted = torch.empty(3 * 512 + 1)[1:].view(shape).copy_(case.tensors[0])
-    checked(Case(case.graph, case.wide, (shifted,)), Spread(32, 4, 4, 2, 32, 1, True))
+    checked(Case(case.graph, case.wide, (shifted,)), Spread(32, 4, 4, 2, 32, 1))
 
 
 def test_infinities_and_nan_stay_in_their_rows() -> None:
     x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
     x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    run = Run.of(0, softmax_case(x), H200, lambda kernel: Spread(32, 4, 4, 3, 64, 1, True))
+    run = Run.of(0, softmax_case(x), H200, lambda kernel: Spread(32, 4, 4, 3, 64, 1))
     (got,) = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))(None, x)
     wanted = torch.softmax(x, 1)
     assert torch.equal(got.isnan(), wanted.isnan())

@@ -2,6 +2,8 @@
 // and the first of the next are one walk. A vector's place is free as soon as it is stored, and what takes it is sent for
 // at once, by a copy that needs no registers: the first vectors of the next row come while the blocks of this one meet.
 //
+// The blocks of a row take turns along it, so that what they read at a time lies together in memory, and what they write.
+//
 // Config: threads  of a block, all on one row            lanes     of a vector
 //         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
 //         step     vectors a thread takes at a time      blocks    that share a row
@@ -49,7 +51,14 @@ template <typename Body, typename Config> struct RingSlots {
     static_assert(Config::team == Config::threads && !Body::across && Place::rest == 0, "whole vectors along a row");
     static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
     static_assert(slots % step == 0 && ahead % step == 0 && ahead <= slots, "steps do not cross the end of the ring");
-    static_assert(Place::share <= typename Body::Index(slots) * Config::threads, "the row does not fit");
+    using Index = typename Body::Index;
+    static constexpr Index vectors = Place::vectors, turn = Index(Config::blocks) * step * Config::threads;
+    static_assert(vectors <= turn * (slots / step), "the row does not fit");
+    // The first vector of a block's turn that begins with its `slot`th place.
+    KW_DEVICE static Index first(const Place& place, int slot) {
+        return (slot / step) * turn + Index(place.part) * (step * Config::threads);
+    }
+    KW_DEVICE static Index end(const Place& place) { return place.active ? vectors : 0; }
     KW_DEVICE static Operands* places() {
         extern __shared__ __align__(16) unsigned char kept_bytes[];
         return reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
@@ -63,7 +72,7 @@ template <typename Body, typename Config>
 KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, int to) {
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
-    const Index first = place.begin() + Index(slot) * Config::threads, end = place.end();
+    const Index first = Slots::first(place, slot), end = Slots::end(place);
     const bool whole = first + Slots::step * Config::threads <= end;
 #pragma unroll
     for (int u = 0; u < Slots::step; ++u) {
@@ -87,9 +96,9 @@ KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Bod
     constexpr int step = Slots::step;
     constexpr Index columns = ReducePlace<Body, Config>::columns;
     auto* const places = Slots::places();
-    const Index end = now.end(), next_end = next.end();
+    const Index end = Slots::end(now), next_end = Slots::end(next);
     const auto take = [&](int slot, auto whole) {
-        const Index at = now.begin() + Index(slot) * Config::threads + threadIdx.x;
+        const Index at = Slots::first(now, slot) + threadIdx.x;
         const int spot = Slots::next(place, Slots::ahead);  // of what is stored, and then of what is sent for
         typename Slots::Late late[step];
 #pragma unroll
@@ -114,7 +123,7 @@ KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Bod
     };
 #pragma unroll 1
     for (int slot = 0; slot < Slots::slots; slot += step) {
-        const Index stop = now.begin() + Index(slot + step) * Config::threads;
+        const Index stop = Slots::first(now, slot) + step * Config::threads;
         if (stop <= end && stop <= next_end) take(slot, Whole<true>());
         else take(slot, Whole<false>());
     }
@@ -128,12 +137,14 @@ KW_DEVICE void ring_walk(const typename Body::Args& args, const ReducePlace<Body
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
     const auto* const places = Slots::places();
-    const Index at = now.begin() + threadIdx.x, end = now.end();
+    const Index end = Slots::end(now);
 #pragma unroll 4
-    for (int slot = 0; slot < Slots::slots; ++slot, place = Slots::next(place, 1))
-        if (at + slot * Config::threads < end)
-            Body::step(args, now.row(), (at + slot * Config::threads) * ReducePlace<Body, Config>::columns,
-                       places[place * Config::threads], r, state);
+    for (int slot = 0; slot < Slots::slots; ++slot, place = Slots::next(place, 1)) {
+        const Index at = Slots::first(now, slot) + slot % Slots::step * Config::threads + threadIdx.x;
+        if (at < end)
+            Body::step(args, now.row(), at * ReducePlace<Body, Config>::columns, places[place * Config::threads], r,
+                       state);
+    }
 }
 
 // kw: TaggedParts

@@ -1,10 +1,12 @@
-// Few long rows: their reductions as in reduce_split, each shared by blocks that meet between launches; then a launch that
-// closes every row; then one that is spread over all elements as a pointwise kernel is, a vector to a thread, which knows
-// the values of its row from memory. What several rows share (weights) is read once for all that a thread has.
+// Few long rows, in launches: one for each phase that reduces, in which blocks share a row; one that closes every row; and
+// one that is spread over all elements as a pointwise kernel is, a vector to a thread, which knows the values of its row
+// from memory. What rows share (weights) is read once for all rows of which a thread stores a vector.
+//
+// Blocks take turns along their row, all rows at a time: what is read at a time lies together in memory. Each launch goes
+// the other way along the rows than the one before, and begins with what is still in the L2 cache.
 //
 // Config: threads  of a block that reduces, and blocks that share a row    vectors  a thread of it has in flight
 //         width    threads of a block that stores                          beside   rows of which a thread stores a vector
-//         backwards: the last that each block has read is stored first, while it is in the L2 cache; else in order
 #pragma once
 
 #include "reduce.cuh"
@@ -25,6 +27,47 @@ template <typename Body, typename Config> struct SpreadRows {
     KW_DEVICE static Row* of(void* workspace) { return reinterpret_cast<Row*>(static_cast<char*>(workspace) + start()); }
 };
 
+// kw: spread_phase_kernel
+// One phase that reduces. Few hundred elements are added in sequence, then merged.
+template <typename Body, typename Config, int phase>
+__global__ void __launch_bounds__(Config::threads) spread_phase_kernel(typename Body::Args args, void* workspace) {
+    using Place = ReducePlace<Body, Config>;
+    using Index = typename Body::Index;
+    constexpr int lanes = Config::lanes, vectors = Config::vectors, step = Config::threads * vectors;
+    constexpr int chunk = 256 / vectors;
+    constexpr Index turn = Index(step) * Config::blocks, times = (Place::vectors + turn - 1) / turn;
+    const Place place;
+    const Index row = place.row(), begin = Index(place.part) * step;
+    auto r = Body::template begin<1>(args, row);
+    reduce_catch_up<Body, Config, phase>(place, workspace, r);
+    const auto take = [&](Index at, auto whole, auto& s) {
+        typename Body::template Operands<lanes> x[vectors];
+#pragma unroll
+        for (int u = 0; u < vectors; ++u)
+            if (whole.value || at + u * Config::threads < Place::vectors)
+                x[u] = Body::template load<lanes>(args, row, (at + u * Config::threads) * lanes);
+#pragma unroll
+        for (int u = 0; u < vectors; ++u)
+            if (whole.value || at + u * Config::threads < Place::vectors)
+                Body::step(args, row, (at + u * Config::threads) * lanes, x[u], r, s);
+    };
+    typename Body::template State<phase, lanes> state;
+    state.clear();
+    for (Index time = 0; time < times;) {
+        typename Body::template State<phase, lanes> few;
+        few.clear();
+        for (const Index stop = time + chunk < times ? time + chunk : times; time < stop; ++time) {
+            const Index first = begin + (phase % 2 ? times - 1 - time : time) * turn;
+            if (first + step <= Place::vectors) take(first + threadIdx.x, Whole<true>(), few);
+            else take(first + threadIdx.x, Whole<false>(), few);
+        }
+        state.merge(few);
+    }
+    const auto found = merged_in_block<Config::threads, phase>(state.folded());
+    auto* const parts = ReduceParts<Body, Config>::template states<phase>(workspace);
+    if (place.speaks()) parts[int64_t(place.unit) * Config::blocks + place.part] = found;
+}
+
 // kw: spread_close_kernel
 // The values of a row, merged by one block.
 template <typename Body, typename Config>
@@ -44,13 +87,8 @@ __global__ void __launch_bounds__(Config::threads) spread_close_kernel(typename 
 // What a block stores: `width` vectors of `beside` rows.
 template <typename Body, typename Config> struct SpreadTiles {
     using Place = ReducePlace<Body, Config>;
-    using Index = typename Body::Index;
     static constexpr int64_t groups = (Place::units + Config::beside - 1) / Config::beside;
-    // Of each part of a row, or of the whole row.
-    static constexpr int parts = Config::backwards ? Config::blocks : 1;
-    static constexpr Index each = Config::backwards ? Place::share : Place::vectors;
-    static constexpr int64_t tiles = (each + Config::width - 1) / Config::width;
-    static constexpr int64_t blocks = groups * parts * tiles;
+    static constexpr int64_t tiles = (Place::vectors + Config::width - 1) / Config::width;
 };
 
 // kw: spread_store_kernel
@@ -59,14 +97,11 @@ __global__ void __launch_bounds__(Config::width) spread_store_kernel(typename Bo
     using Tiles = SpreadTiles<Body, Config>;
     using Index = typename Body::Index;
     constexpr int lanes = Config::lanes, beside = Config::beside;
-    // Backwards, all parts of all rows come before the next tile of any does.
-    const unsigned strides = unsigned(Tiles::groups) * Tiles::parts;
-    const unsigned stride = Config::backwards ? blockIdx.x % strides : blockIdx.x / unsigned(Tiles::tiles);
-    const unsigned tile = Config::backwards ? unsigned(Tiles::tiles) - 1 - blockIdx.x / strides
-                                            : blockIdx.x % unsigned(Tiles::tiles);
-    const Index part = stride % Tiles::parts, first = Index(stride / Tiles::parts) * beside;
-    const Index within = Index(tile) * Config::width + threadIdx.x, at = part * Tiles::each + within;
-    if (within >= Tiles::each || at >= ReducePlace<Body, Config>::vectors) return;
+    constexpr unsigned groups = unsigned(Tiles::groups), tiles = unsigned(Tiles::tiles);
+    const unsigned time = blockIdx.x / groups;
+    const Index first = Index(blockIdx.x % groups) * beside;
+    const Index at = Index(Body::reductions % 2 ? tiles - 1 - time : time) * Config::width + threadIdx.x;
+    if (at >= ReducePlace<Body, Config>::vectors) return;
     typename Body::template Operands<lanes> x[beside];
     typename Body::template Late<lanes> late[beside];
     typename Body::template Row<1> r[beside];
@@ -90,14 +125,14 @@ template <typename Body, typename Config, int phase>
 cudaError_t spread_launches(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
     constexpr int64_t units = SpreadRows<Body, Config>::units;
     if constexpr (phase < Body::reductions) {
-        reduce_phase_kernel<Body, Config, phase>
+        spread_phase_kernel<Body, Config, phase>
             <<<unsigned(units * Config::blocks), Config::threads, 0, stream>>>(args, workspace);
         const cudaError_t error = cudaGetLastError();
         return error != cudaSuccess ? error : spread_launches<Body, Config, phase + 1>(args, workspace, stream);
     } else {
         spread_close_kernel<Body, Config><<<unsigned(units), Config::threads, 0, stream>>>(args, workspace);
         if (const cudaError_t error = cudaGetLastError()) return error;
-        constexpr int64_t blocks = SpreadTiles<Body, Config>::blocks;
+        constexpr int64_t blocks = SpreadTiles<Body, Config>::groups * SpreadTiles<Body, Config>::tiles;
         spread_store_kernel<Body, Config><<<unsigned(blocks), Config::width, 0, stream>>>(args, workspace);
         return cudaGetLastError();
     }
