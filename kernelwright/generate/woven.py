@@ -146,7 +146,7 @@ def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
     scratch = woven_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
     sizes |= {"held": choice.held, "ahead": choice.ahead, "blocks": choice.blocks}
-    sizes |= {"together": choice.together, "each": choice.each, "apart": choice.apart}
+    sizes |= {"together": choice.together, "each": choice.each}
     memory = {
         "shared_bytes": reduce_woven.shared_bytes(choice, work),
         "workspace_bytes": sum(b.nbytes for b in scratch),

@@ -25,7 +25,7 @@ REACHED = 0.97
 COPIED_BYTES = (4, 8, 16, 32)
 
 # Places that a row has around the ring, from the least on: more blocks than this many times the fewest are not offered.
-MOST_TIMES_AS_MANY = 2.5
+MOST_TIMES_AS_MANY = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Config:
     blocks    that share a row
     together  rows at a time, whose blocks all run at once
     each      blocks that a multiprocessor has at a time
-    apart     clocks from the beginning of one of these rows to that of the next
+    holds     rows that a block has at a time: while one is stored and another read, the others wait to be heard of
     """
 
     threads: int
@@ -51,12 +51,12 @@ class Config:
     blocks: int
     together: int = 1
     each: int = 1
-    apart: int = 0
+    holds: int = 1
 
     @property
     def slots(self) -> int:
         """Places that a thread's part of a row has."""
-        return self.vectors - self.ahead
+        return (self.vectors - self.ahead) // self.holds
 
 
 def as_woven(config: Config) -> reduce_woven.Config:
@@ -109,6 +109,10 @@ def why_no_ring(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.together * config.blocks} blocks do not run at once."
     if config.slots % config.step or config.ahead % config.step or not 0 < config.ahead <= config.slots:
         return f"{config.ahead} of {config.vectors} places ahead, {config.step} at a time."
+    if config.slots * config.holds + config.ahead != config.vectors:
+        return f"{config.vectors} places for {config.holds} rows and {config.ahead} ahead."
+    if config.holds > 1 and (config.blocks == 1 or len(work.state_bytes) > 1):
+        return "a row that waits to be heard of has one reduction, and other blocks."
     if config.slots != slots_of(config, work):
         return f"{config.slots} places for {slots_of(config, work)} vectors."
     return None
@@ -162,19 +166,18 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
                 config = Config(threads, lanes, 2 * step, step, step, blocks, together, each)
                 slots = slots_of(config, work)
                 places = (room_bytes(config, device) - static_shared_bytes(config, work)) // (threads * kept)
-                ahead = min(places - slots, slots) // step * step
-                if ahead > 0:
-                    fewest = fewest or blocks
-                    found = replace(config, vectors=slots + ahead, ahead=ahead)
-                    yield found
-                    yield replace(found, apart=reduce_woven.apart(together, work, device))
+                for holds in (1, 2, 3):
+                    ahead = min(places - holds * slots, slots) // step * step
+                    if ahead > 0:
+                        fewest = fewest or blocks
+                        yield replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
             if fewest and blocks >= MOST_TIMES_AS_MANY * fewest:
                 break
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
     """Two places for each word that a block tells, and its tag beside it."""
-    return 2 * 8 * config.together * told_words(config, work)
+    return 2 * config.holds * 8 * config.together * told_words(config, work)
 
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
@@ -187,7 +190,7 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
     busy = min(1.0, config.together * config.blocks / config.each / device.multiprocessors / 0.9)
     covered = config.ahead * config.threads * work.kept_bytes(config.lanes) * config.blocks * config.together
     exposed = max(0.0, MEETING_US - covered / device.copy_gbps / 1e3) * (BESIDE if config.each > 1 else 1.0)
-    exposed = (exposed + 0.5) * (reduce_woven.COVERED_APART if config.apart else 1.0)
+    exposed = exposed + 0.5 if config.holds == 1 else 0.3
     rounds = math.ceil(work.rows / config.together) * len(work.state_bytes)
     steps = 1.0 + 0.01 * (2 - math.log2(config.step))  # fewer vectors at a time: more waiting for each
     return 2 * LAUNCH_US + moved / device.copy_gbps / 1e3 / REACHED / busy * narrow * steps + rounds * exposed

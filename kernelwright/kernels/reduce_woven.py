@@ -22,15 +22,9 @@ MOST_IN_FLIGHT = 8
 EXPOSED_US, EXPOSED_BY_MORE_US = 3.0, 1.8
 UNCOVERED = 1.5
 
-# Rows that begin apart meet while others move: so much of it is left.
-COVERED_APART = 0.3
-
 # Parts of rows that begin within a line of the caches take so much longer; so many times as many blocks are worth it.
 UNEVEN = 1.2
 NEAR = 1.35
-
-# Rows of a team, from which on it is worth its first one's waiting to begin.
-ROUNDS_TO_BEGIN_APART = 8
 
 # What is read again comes from the L2 cache, which is so many times as fast as memory; and so do the weights of a row,
 # for which a vector waits.
@@ -54,7 +48,6 @@ class Config:
     together  rows at a time, whose blocks all run at once
     each      blocks that a multiprocessor has at a time
     ahead     vectors that a thread has on their way: what it keeps, and what it holds, are multiples of it
-    apart     clocks from the beginning of one of these rows to that of the next
     """
 
     threads: int
@@ -65,7 +58,6 @@ class Config:
     together: int = 1
     each: int = 1
     ahead: int = 1
-    apart: int = 0
 
 
 def as_plain(config: Config) -> reduce.Config:
@@ -183,17 +175,7 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
         offered = [next_even(found, work, lanes) for found in (whole, in_shared) if found]
         for blocks in dict.fromkeys(offered or [most, 1 << (most.bit_length() - 1)]):
             config = Config(threads, lanes, 1, 0, blocks, min(work.rows, most // blocks), each)
-            config = placed(config, work, device)
-            yield config
-            yield replace(config, apart=apart(config.together, work, device))
-
-
-def apart(together: int, work: RowWork, device: Device) -> int:
-    """Clocks in which memory moves a row: rows that begin so long after each other keep it busy while one of them meets.
-    Not worth it where each team has few rows."""
-    if together < 2 or work.rows < ROUNDS_TO_BEGIN_APART * together:
-        return 0
-    return round(work.bytes_moved / work.rows / device.copy_gbps / 1e3 * reduce.CLOCK_MHZ)
+            yield placed(config, work, device)
 
 
 def holding(config: Config, work: RowWork, device: Device) -> tuple[list[int], list[int]]:
@@ -264,7 +246,7 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     exposed = EXPOSED_BY_MORE_US if config.threads * config.each > 512 else EXPOSED_US
     rounds = math.ceil(work.rows / config.together) * len(work.state_bytes)
-    meeting = rounds * exposed * (1.0 + UNCOVERED / config.together) * (COVERED_APART if config.apart else 1.0)
+    meeting = rounds * exposed * (1.0 + UNCOVERED / config.together)
     return 2 * LAUNCH_US + moved / device.copy_gbps / 1e3 * narrow + meeting
 
 

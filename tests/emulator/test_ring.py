@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
 Ring = reduce_ring.Config
 
-# threads, lanes, vectors, ahead, step, blocks, together, each; on one multiprocessor, so that blocks have several rows.
+# threads, lanes, vectors, ahead, step, blocks, together, each, holds; on one multiprocessor, so that blocks have several rows.
 RINGS: dict[str, tuple[Shape, Ring]] = {
     "a block a row": ((5, 1000), Ring(64, 4, 6, 2, 2, 1, 2)),
     "two blocks": ((5, 1000), Ring(32, 4, 6, 2, 1, 2, 2)),
@@ -36,6 +36,9 @@ RINGS: dict[str, tuple[Shape, Ring]] = {
     "a row ahead": ((7, 1004), Ring(32, 4, 8, 4, 2, 2, 3)),
     "two blocks each": ((9, 1000), Ring(64, 4, 3, 1, 1, 2, 2, 2)),
     "two words a vector": ((5, 2000), Ring(32, 8, 6, 2, 2, 2, 2)),
+    "two rows are held": ((9, 1000), Ring(32, 4, 9, 1, 1, 2, 2, holds=2)),
+    "three rows are held": ((11, 1004), Ring(32, 4, 14, 2, 2, 2, 1, holds=3)),
+    "more rows could be held than there are": ((2, 1000), Ring(32, 4, 13, 1, 1, 2, 1, holds=3)),
 }
 
 
@@ -55,7 +58,8 @@ def runs_of(cases: Sequence[tuple[Case, Ring]]) -> tuple[list[Run], Callable[...
 def test_rows_through_a_ring_are_right(name: str) -> None:
     """And the same bits twice, in whatever order blocks and threads run."""
     shape, config = RINGS[name]
-    runs, caller = runs_of([(case_of(shape, (1,)), config)])
+    case = case_of(shape, (1,)) if config.holds == 1 else weighted_case(shape)  # which has one reduction
+    runs, caller = runs_of([(case, config)])
     for run in runs:
         with multiprocessors(1):
             run.check(caller)
@@ -103,8 +107,8 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
 
 
 MISTAKES = {
-    "nobody waits": ("while (uint32_t(word >> 32) != tag) word = told_by_grid(parts + i);", "", "off by"),
-    "some say nothing": ("if (threadIdx.x == 0) {\n            uint32_t mine", "if (threadIdx.x == 0 && part > 0) {\n            uint32_t mine", "no thread can go on"),  # noqa: E501
+    "nobody waits": ("while (uint32_t(word >> 32) != uint32_t(turn) + 1) word = told_by_grid(parts + i);", "", "off by"),
+    "some say nothing": ("    if (threadIdx.x == 0) {\n        uint64_t* const parts", "    if (threadIdx.x == 0 && part > 0) {\n        uint64_t* const parts", "no thread can go on"),  # noqa: E501
     "what arrives is not waited for": ("arrived_but<Slots::ahead / step>();", "", "off by"),
     "places are sent to too early": ("const int spot = Slots::next(place, Slots::ahead);", "const int spot = place;", RACE + "|off by"),  # noqa: E501
 }  # fmt: skip

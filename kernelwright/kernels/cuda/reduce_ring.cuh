@@ -4,11 +4,14 @@
 //
 // The blocks of a row take turns along it, so that what they read at a time lies together in memory, and what they write.
 //
+// A block may hold several rows: it tells what it has found of one, reads the next, and hears only then what others have
+// told of the first, which it stores while it reads the row after that. Nobody waits for who is late.
+//
 // Config: threads  of a block, all on one row            lanes     of a vector
 //         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
 //         step     vectors a thread takes at a time      blocks    that share a row
-//         each     blocks of a multiprocessor            together  rows at a time
-//         apart    clocks from the beginning of one of them to that of the next
+//         holds    rows that a block has at a time       together  of them in work, for as many blocks as run at once
+//         each     blocks of a multiprocessor
 //
 // Body: as in reduce_woven.cuh, with send, which copies a vector's operands to their place.
 #pragma once
@@ -47,7 +50,9 @@ template <typename Body, typename Config> struct RingSlots {
     using Place = ReducePlace<Body, Config>;
     using Operands = typename Body::template Operands<Config::lanes>;
     using Late = typename Body::template Late<Config::lanes>;
-    static constexpr int all = Config::vectors, ahead = Config::ahead, slots = all - ahead, step = Config::step;
+    static constexpr int all = Config::vectors, ahead = Config::ahead, step = Config::step;
+    static constexpr int slots = (all - ahead) / Config::holds;
+    static_assert(slots * Config::holds + ahead == all, "each row that is held has as many places");
     static_assert(Config::team == Config::threads && !Body::across && Place::rest == 0, "whole vectors along a row");
     static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
     static_assert(slots % step == 0 && ahead % step == 0 && ahead <= slots, "steps do not cross the end of the ring");
@@ -149,18 +154,19 @@ KW_DEVICE void ring_walk(const typename Body::Args& args, const ReducePlace<Body
 
 // kw: TaggedParts
 // What blocks leave for each other: each word of a state beside the number of the meeting that it is for, so that who
-// reads both at once needs no other sign. Two places each, used in turn: who is here for the second time after has seen
-// that everybody has read this one.
+// reads both at once needs no other sign. Two places for each row that is held, used in turn: who tells something in one
+// of them has heard that everybody had done with what was there.
 template <typename Body, typename Config> struct TaggedParts {
     template <int phase> static constexpr int words = int((sizeof(typename Body::template State<phase, 1>) + 3) / 4);
+    static constexpr int places = 2 * Config::holds;
     template <int phase> __host__ __device__ static constexpr int64_t start() {
         if constexpr (phase == 0) return 0;
-        else return start<phase - 1>() + int64_t(2) * Config::together * Config::blocks * words<phase - 1> * 8;
+        else return start<phase - 1>() + int64_t(places) * Config::together * Config::blocks * words<phase - 1> * 8;
     }
     template <int phase> KW_DEVICE static uint64_t* of(void* workspace, int team, int turn) {
         constexpr int64_t offset = start<phase>();
         auto* const all = reinterpret_cast<uint64_t*>(static_cast<char*>(workspace) + offset);
-        return all + int64_t(team * 2 + turn % 2) * Config::blocks * words<phase>;
+        return all + int64_t(team * places + turn % places) * Config::blocks * words<phase>;
     }
 };
 
@@ -177,37 +183,60 @@ KW_DEVICE uint64_t told_by_grid(const uint64_t* place) {
     return told;
 }
 
-// kw: met_by_words
-// What all blocks of a row know together, merged in the order of the blocks, known to every thread to the same bit.
+// kw: tell_words
+// What a block has found of its part of a row, for the others.
 template <typename Body, typename Config, int phase, typename State>
-KW_DEVICE State met_by_words(State state, void* workspace, int part, int turn) {
-    state = merged_in_block<Config::threads, phase>(state);
-    if constexpr (Config::blocks > 1) {
-        using Parts = TaggedParts<Body, Config>;
-        constexpr int words = Parts::template words<phase>, all = words * Config::blocks;
-        __shared__ uint32_t told[all];
-        uint64_t* const parts = Parts::template of<phase>(workspace, int(blockIdx.x) / Config::blocks, turn);
-        const uint32_t tag = uint32_t(turn) + 1;
-        if (threadIdx.x == 0) {
-            uint32_t mine[words] = {};
-            __builtin_memcpy(mine, &state, sizeof state);
+KW_DEVICE void tell_words(State state, void* workspace, int part, int turn) {
+    constexpr int words = TaggedParts<Body, Config>::template words<phase>, warps = Config::threads / 32;
+    __shared__ State found[warps];
+    state = merged_in_warp<32>(state);
+    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = state;
+    __syncthreads();
+    if (threadIdx.x >= 32) return;
+    state = merged_in_warp<warps>(found[threadIdx.x % warps]);
+    if (threadIdx.x == 0) {
+        uint64_t* const parts =
+            TaggedParts<Body, Config>::template of<phase>(workspace, int(blockIdx.x) / Config::blocks, turn);
+        uint32_t mine[words] = {};
+        __builtin_memcpy(mine, &state, sizeof state);
 #pragma unroll
-            for (int i = 0; i < words; ++i) tell_grid(parts + part * words + i, mine[i], tag);
-        }
-        for (int i = threadIdx.x; i < all; i += Config::threads) {
-            uint64_t word = told_by_grid(parts + i);
-            while (uint32_t(word >> 32) != tag) word = told_by_grid(parts + i);
-            told[i] = uint32_t(word);
-        }
-        __syncthreads();
-        state.clear();
-        for (int i = threadIdx.x % 32; i < Config::blocks; i += 32) {
-            State other;
-            __builtin_memcpy(&other, told + i * words, sizeof other);
-            state.merge(other);
-        }
-        return merged_in_warp<32>(state);
+        for (int i = 0; i < words; ++i) tell_grid(parts + part * words + i, mine[i], uint32_t(turn) + 1);
+    }
+}
+
+// kw: hear_words
+// What all blocks of a row know together, merged in the order of the blocks, known to every thread to the same bit.
+template <typename Body, typename Config, int phase> KW_DEVICE auto hear_words(void* workspace, int turn) {
+    using State = typename Body::template State<phase, 1>;
+    constexpr int words = TaggedParts<Body, Config>::template words<phase>, all = words * Config::blocks;
+    __shared__ uint32_t told[all];
+    const uint64_t* const parts =
+        TaggedParts<Body, Config>::template of<phase>(workspace, int(blockIdx.x) / Config::blocks, turn);
+    for (int i = threadIdx.x; i < all; i += Config::threads) {
+        uint64_t word = told_by_grid(parts + i);
+        while (uint32_t(word >> 32) != uint32_t(turn) + 1) word = told_by_grid(parts + i);
+        told[i] = uint32_t(word);
+    }
+    __syncthreads();
+    State state;
+    state.clear();
+    for (int i = threadIdx.x % 32; i < Config::blocks; i += 32) {
+        State other;
+        __builtin_memcpy(&other, told + i * words, sizeof other);
+        state.merge(other);
+    }
+    return merged_in_warp<32>(state);
+}
+
+// kw: met_in_ring
+// What a row's blocks know together where nobody goes on without it.
+template <typename Body, typename Config, int phase, typename State>
+KW_DEVICE State met_in_ring(State state, void* workspace, int part, int turn) {
+    if constexpr (Config::blocks > 1) {
+        tell_words<Body, Config, phase>(state, workspace, part, turn);
+        return hear_words<Body, Config, phase>(workspace, turn);
     } else {
+        state = merged_in_block<Config::threads, phase>(state);
         __syncthreads();  // where nothing else makes them wait, the next row's states would come over this one's
         return state;
     }
@@ -218,15 +247,13 @@ KW_DEVICE State met_by_words(State state, void* workspace, int part, int turn) {
 template <typename Body, typename Config, int phase, typename Row>
 KW_DEVICE void finish_in_ring(const typename Body::Args& args, void* workspace, const ReducePlace<Body, Config>& now,
                               Row& r, int place, const typename Body::template State<phase, Config::lanes>& lanes,
-                              int& turn) {
-    Body::finish(met_by_words<Body, Config, phase>(lanes.folded(), workspace, now.part, turn), r);
+                              int turn) {
+    Body::finish(met_in_ring<Body, Config, phase>(lanes.folded(), workspace, now.part, turn), r);
     if constexpr (phase + 1 < Body::reductions) {
         typename Body::template State<phase + 1, Config::lanes> next;
         next.clear();
         ring_walk<Body, Config, phase + 1>(args, now, r, place, next);
         finish_in_ring<Body, Config, phase + 1>(args, workspace, now, r, place, next, turn);
-    } else {
-        ++turn;
     }
 }
 
@@ -236,31 +263,42 @@ __global__ void __launch_bounds__(Config::threads, Config::each)
 reduce_ring_kernel(typename Body::Args args, void* workspace) {
     using Place = ReducePlace<Body, Config>;
     using Slots = RingSlots<Body, Config>;
-    const auto follower = [](const Place& place) {
-        Place other = place;
-        other.unit += gridDim.x / Config::blocks;
-        other.active = other.unit < Place::units;
-        return other;
+    constexpr int holds = Config::holds;
+    static_assert(holds == 1 || (Body::reductions == 1 && Config::blocks > 1), "what comes later needs no row again");
+    const int rows = gridDim.x / Config::blocks;
+    const auto row_of = [&](int turn) {
+        Place place;
+        place.unit += typename Body::Index(turn) * rows;
+        place.active = turn >= 0 && place.unit < Place::units;
+        return place;
     };
-    Place now, next, then = follower(next);
-    now.active = false;  // before the first row nothing is stored
-    auto r = Body::template begin<1>(args, now.row());
-    begin_apart<Config>();
+    auto r = Body::template begin<1>(args, row_of(0).row());
 #pragma unroll 1
-    for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, next, slot, slot);
-    for (int turn = 0, place = 0;;) {
+    for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, row_of(0), slot, slot);
+    for (int turn = 0, place = 0;; ++turn) {
+        const Place now = row_of(turn - holds), next = row_of(turn);
+        if constexpr (holds > 1) {
+            if (now.active) {
+                r = Body::template begin<1>(args, now.row());
+                Body::finish(hear_words<Body, Config, 0>(workspace, turn - holds), r);
+            } else {
+                __syncthreads();  // what is told next would come over what was told last
+            }
+        }
         const auto after = Body::template begin<1>(args, next.row());
         typename Body::template State<0, Config::lanes> state;
         state.clear();
         const int first = place;
-        ring_relay<Body, Config>(args, now, r, next, after, then, place, state);
+        ring_relay<Body, Config>(args, now, r, next, after, row_of(turn + 1), place, state);
         if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
-        if (!next.active) break;
-        now = next;
-        r = after;
-        next = then;
-        then = follower(next);
-        finish_in_ring<Body, Config, 0>(args, workspace, now, r, first, state, turn);
+        if (turn + 1 >= holds && !row_of(turn + 1 - holds).active) break;
+        if constexpr (holds > 1) {
+            if (next.active) tell_words<Body, Config, 0>(state.folded(), workspace, next.part, turn);
+            else __syncthreads();  // what is heard next would come over what was heard last
+        } else {
+            r = after;
+            finish_in_ring<Body, Config, 0>(args, workspace, next, r, first, state, turn);
+        }
     }
 }
 

@@ -9,7 +9,6 @@
 //         vectors  a thread keeps in shared memory    held      vectors that it has in registers besides
 //         ahead    vectors of a thread on their way   blocks    that share a row
 //         each     blocks of a multiprocessor         together  rows at a time
-//         apart    clocks from the beginning of one of them to that of the next
 //
 // Body: as in reduce.cuh, and for the last phase late, what it alone wants of a vector, and store_vector, which is given
 // it; where a thread has more vectors than it can keep, also load_again, which leaves what it reads in the L2 cache.
@@ -295,16 +294,6 @@ KW_DEVICE void finish_woven(const typename Body::Args& args, void* workspace, co
     }
 }
 
-// kw: begin_apart
-// Rows that begin together meet together, all the time, and nobody moves anything meanwhile; so each begins a little
-// after the one before.
-template <typename Config> KW_DEVICE void begin_apart() {
-    if constexpr (Config::apart > 0) {
-        const long long begin = clock64(), wait = (long long)(blockIdx.x / Config::blocks) * Config::apart;
-        while (clock64() - begin < wait) {}
-    }
-}
-
 // kw: reduce_woven_kernel
 template <typename Body, typename Config>
 __global__ void __launch_bounds__(Config::threads, Config::each)
@@ -321,7 +310,6 @@ reduce_woven_kernel(typename Body::Args args, void* workspace) {
     Place now, next, then = follower(next);
     now.active = false;  // before the first row nothing is stored
     auto r = Body::template begin<1>(args, now.row());
-    begin_apart<Config>();
     woven_fetch<Body, Config>(args, next.row(), next.begin(), next.end(), ahead);
     for (int turn = 0;;) {
         const auto after = Body::template begin<1>(args, next.row());
