@@ -166,7 +166,7 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
                 config = Config(threads, lanes, 2 * step, step, step, blocks, together, each)
                 slots = slots_of(config, work)
                 places = (room_bytes(config, device) - static_shared_bytes(config, work)) // (threads * kept)
-                for holds in (1, 2, 3):
+                for holds in (1, 2, 3, 4):
                     ahead = min(places - holds * slots, slots) // step * step
                     if ahead > 0:
                         fewest = fewest or blocks

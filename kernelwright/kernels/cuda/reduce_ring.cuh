@@ -89,13 +89,31 @@ KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body
     sent();
 }
 
+// kw: ring_late
+// Sends for what only the last phase wants of a thread's vectors of a row, from its `slot`th on.
+template <typename Body, typename Config, typename Late>
+KW_DEVICE void ring_late(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, Late& late) {
+    using Slots = RingSlots<Body, Config>;
+    using Index = typename Body::Index;
+    const Index first = Slots::first(place, slot), end = Slots::end(place);
+    const bool whole = first + Slots::step * Config::threads <= end;
+#pragma unroll
+    for (int u = 0; u < Slots::step; ++u) {
+        const Index at = first + u * Config::threads + threadIdx.x;
+        if (whole || at < end)
+            late[u] = Body::template late<Config::lanes>(args, place.row(), at * ReducePlace<Body, Config>::columns);
+    }
+}
+
 // kw: ring_relay
 // The last phase of the row `now` and the first of `next`, either of which may be missing; what comes first of the row
-// `then` is on its way in the end. `place` is where the first of `next` lies, and is where that of `then` will.
-template <typename Body, typename Config, typename Row>
+// `then` is on its way in the end, and so is what only the last phase wants of the row that is stored after this one.
+// `place` is where the first of `next` lies, and is where that of `then` will.
+template <typename Body, typename Config, typename Row, typename Late>
 KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Body, Config>& now, const Row& r,
                           const ReducePlace<Body, Config>& next, const Row& after, const ReducePlace<Body, Config>& then,
-                          int& place, typename Body::template State<0, Config::lanes>& state) {
+                          const ReducePlace<Body, Config>& stored_after, int& place, Late& late,
+                          typename Body::template State<0, Config::lanes>& state) {
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
     constexpr int step = Slots::step;
@@ -105,16 +123,13 @@ KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Bod
     const auto take = [&](int slot, auto whole) {
         const Index at = Slots::first(now, slot) + threadIdx.x;
         const int spot = Slots::next(place, Slots::ahead);  // of what is stored, and then of what is sent for
-        typename Slots::Late late[step];
-#pragma unroll
-        for (int u = 0; u < step; ++u)
-            if (whole.value || at + u * Config::threads < end)
-                late[u] = Body::template late<Config::lanes>(args, now.row(), (at + u * Config::threads) * columns);
 #pragma unroll
         for (int u = 0; u < step; ++u)
             if (whole.value || at + u * Config::threads < end)
                 Body::store_vector(args, now.row(), (at + u * Config::threads) * columns,
                                    places[(spot + u) * Config::threads], late[u], r);
+        if (slot + step < Slots::slots) ring_late<Body, Config>(args, now, slot + step, late);
+        else ring_late<Body, Config>(args, stored_after, 0, late);
         const int following = slot + Slots::ahead;
         if (following < Slots::slots) ring_send<Body, Config>(args, next, following, spot);
         else ring_send<Body, Config>(args, then, following - Slots::slots, spot);
@@ -273,6 +288,7 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
         return place;
     };
     auto r = Body::template begin<1>(args, row_of(0).row());
+    typename Slots::Late late[Slots::step];
 #pragma unroll 1
     for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, row_of(0), slot, slot);
     for (int turn = 0, place = 0;; ++turn) {
@@ -289,7 +305,8 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
         typename Body::template State<0, Config::lanes> state;
         state.clear();
         const int first = place;
-        ring_relay<Body, Config>(args, now, r, next, after, row_of(turn + 1), place, state);
+        ring_relay<Body, Config>(args, now, r, next, after, row_of(turn + 1), row_of(turn + 1 - holds), place, late,
+                                 state);
         if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
         if (turn + 1 >= holds && !row_of(turn + 1 - holds).active) break;
         if constexpr (holds > 1) {

@@ -271,7 +271,7 @@ template <typename T, int N> struct Deviations {
     }
     KW_DEVICE void merge(const Deviations& other) {
         const T both = count + other.count;
-        const T share = both > 0 ? other.count / both : T(0), overlap = count * share;
+        const T share = both > 0 ? other.count * inverse(both) : T(0), overlap = count * share;
         KW_LANES for (int i = 0; i < N; ++i) {
             const T apart = other.mean[i] - mean[i];
             mean[i] = fma(apart, share, mean[i]);
