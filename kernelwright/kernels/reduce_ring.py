@@ -52,6 +52,7 @@ class Config:
     together: int = 1
     each: int = 1
     holds: int = 1
+    turns: int = 1
 
     @property
     def slots(self) -> int:
@@ -170,7 +171,10 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
                     ahead = min(places - holds * slots, slots) // step * step
                     if ahead > 0:
                         fewest = fewest or blocks
-                        yield replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
+                        found = replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
+                        yield found
+                        if reduce_woven.is_even(as_woven(found), work):
+                            yield replace(found, turns=0)
             if fewest and blocks >= MOST_TIMES_AS_MANY * fewest:
                 break
 

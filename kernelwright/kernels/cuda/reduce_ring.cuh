@@ -61,9 +61,13 @@ template <typename Body, typename Config> struct RingSlots {
     static_assert(vectors <= turn * (slots / step), "the row does not fit");
     // The first vector of a block's turn that begins with its `slot`th place.
     KW_DEVICE static Index first(const Place& place, int slot) {
+        if constexpr (!Config::turns) return place.begin() + Index(slot) * Config::threads;
         return (slot / step) * turn + Index(place.part) * (step * Config::threads);
     }
-    KW_DEVICE static Index end(const Place& place) { return place.active ? vectors : 0; }
+    KW_DEVICE static Index end(const Place& place) {
+        if constexpr (!Config::turns) return place.end();
+        return place.active ? vectors : 0;
+    }
     KW_DEVICE static Operands* places() {
         extern __shared__ __align__(16) unsigned char kept_bytes[];
         return reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
@@ -160,7 +164,8 @@ KW_DEVICE void ring_walk(const typename Body::Args& args, const ReducePlace<Body
     const Index end = Slots::end(now);
 #pragma unroll 4
     for (int slot = 0; slot < Slots::slots; ++slot, place = Slots::next(place, 1)) {
-        const Index at = Slots::first(now, slot) + slot % Slots::step * Config::threads + threadIdx.x;
+        const int within = Config::turns ? slot % Slots::step * Config::threads : 0;
+        const Index at = Slots::first(now, slot) + within + threadIdx.x;
         if (at < end)
             Body::step(args, now.row(), at * ReducePlace<Body, Config>::columns, places[place * Config::threads], r,
                        state);
