@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce, ring, scan, sliding, spread, stretch, woven
+from kernelwright.generate import conv, gemm, pointwise, reduce, ring, scan, sliding, spread, woven
 from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
@@ -27,7 +27,6 @@ TEMPLATES: tuple[Template, ...] = (
     *woven.TEMPLATES,
     *ring.TEMPLATES,
     *spread.TEMPLATES,
-    *stretch.TEMPLATES,
     *sliding.TEMPLATES,
     *scan.TEMPLATES,
     *gemm.TEMPLATES,

@@ -55,7 +55,12 @@ def ring_source(kernel: Kernel, choice: reduce_ring.Config) -> Source:
     scratch = ring_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
     sizes |= {"ahead": choice.ahead, "step": choice.step, "blocks": choice.blocks}
-    sizes |= {"together": choice.together, "each": choice.each, "holds": choice.holds, "turns": choice.turns}
+    sizes |= {
+        "together": choice.together,
+        "each": choice.each,
+        "holds": choice.holds,
+        "clerks": reduce_ring.clerks(choice),
+    }
     memory = {
         "shared_bytes": reduce_ring.shared_bytes(choice, work),
         "workspace_bytes": sum(b.nbytes for b in scratch),

@@ -22,7 +22,6 @@ from kernelwright.kernels import (
     reduce_ring,
     reduce_sliding,
     reduce_spread,
-    reduce_stretch,
     reduce_woven,
 )
 from kernelwright.kernels.pointwise import PointwiseConfig
@@ -30,12 +29,7 @@ from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
 
 ReduceConfig: TypeAlias = (
-    PlainReduceConfig
-    | reduce_woven.Config
-    | reduce_ring.Config
-    | reduce_spread.Config
-    | reduce_stretch.Config
-    | reduce_sliding.Config
+    PlainReduceConfig | reduce_woven.Config | reduce_ring.Config | reduce_spread.Config | reduce_sliding.Config
 )
 
 GemmConfig: TypeAlias = (

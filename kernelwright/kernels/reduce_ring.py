@@ -11,7 +11,7 @@ from kernelwright.device import Device
 from kernelwright.kernels import reduce, reduce_woven
 from kernelwright.kernels.pointwise import LAUNCH_US
 from kernelwright.kernels.reduce import WARP, RowWork
-from kernelwright.kernels.reduce_woven import L2_SPEED
+from kernelwright.kernels.reduce_woven import L2_SPEED, UNEVEN
 
 # Blocks that share a row meet once for each phase that reduces, and so long it takes, while what they sent for still
 # arrives. What covers less than that leaves memory idle; another block of the multiprocessor covers half of the rest.
@@ -20,6 +20,9 @@ BESIDE = 0.5
 
 # So much of a copy's speed is reached with something on its way all the time.
 REACHED = 0.97
+
+# The values of a row are no more than this.
+ROW_BYTES = 64
 
 # What a copy of cp.async may have.
 COPIED_BYTES = (4, 8, 16, 32)
@@ -52,7 +55,6 @@ class Config:
     together: int = 1
     each: int = 1
     holds: int = 1
-    turns: int = 1
 
     @property
     def slots(self) -> int:
@@ -77,8 +79,9 @@ def shared_bytes(config: Config, work: RowWork) -> int:
 
 
 def static_shared_bytes(config: Config, work: RowWork) -> int:
-    """The states of the warps of a block, and what all blocks of a row have told."""
-    return reduce_woven.static_shared_bytes(as_woven(config), work) // 2 + 4 * told_words(config, work) + 16
+    """The states of the warps of a block; and what all blocks of a row have told, or the values of two rows."""
+    states = reduce_woven.static_shared_bytes(as_woven(config), work) // 2
+    return 2 * states + 2 * ROW_BYTES if config.holds > 1 else states + 4 * told_words(config, work) + 16
 
 
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
@@ -120,19 +123,26 @@ def why_no_ring(config: Config, work: RowWork, device: Device) -> str | None:
 
 
 def slots_of(config: Config, work: RowWork) -> int:
-    """Places that a thread's part of a row needs: as many as it has turns, each of some vectors."""
-    turn = config.blocks * config.step * config.threads
-    return math.ceil(work.columns // config.lanes / turn) * config.step
+    """Places that a thread's part of a row needs."""
+    share = math.ceil(work.columns // config.lanes / config.blocks)
+    return math.ceil(share / (config.threads * config.step)) * config.step
 
 
 def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
     asked, room = shared_bytes(config, work) + static_shared_bytes(config, work), room_bytes(config, device)
     if asked > room:
         return f"{asked:,} B of shared memory; each of {config.each} blocks has {room:,} B."
-    if config.threads * config.each > device.max_threads_per_multiprocessor:
-        return f"{config.each} blocks of {config.threads} threads are more than a multiprocessor has."
-    wanted, most = registers(config, work), reduce_woven.most_registers(as_woven(config), device)
+    threads = config.threads + clerks(config)
+    if threads > device.max_threads_per_block or threads * config.each > device.max_threads_per_multiprocessor:
+        return f"{config.each} blocks of {threads} threads are more than a multiprocessor has."
+    most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (threads * config.each) // 8 * 8)
+    wanted = registers(config, work)
     return f"{wanted} registers; a thread has {most}." if wanted > most else None
+
+
+def clerks(config: Config) -> int:
+    """Threads of a block that tell and hear what becomes known of rows, while the others go on."""
+    return WARP if config.holds > 1 else 0
 
 
 def room_bytes(config: Config, device: Device) -> int:
@@ -171,10 +181,7 @@ def every_config(work: RowWork, device: Device) -> Iterator[Config]:
                     ahead = min(places - holds * slots, slots) // step * step
                     if ahead > 0:
                         fewest = fewest or blocks
-                        found = replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
-                        yield found
-                        if reduce_woven.is_even(as_woven(found), work):
-                            yield replace(found, turns=0)
+                        yield replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
             if fewest and blocks >= MOST_TIMES_AS_MANY * fewest:
                 break
 
@@ -186,9 +193,8 @@ def workspace_bytes(config: Config, work: RowWork) -> int:
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
     """Bytes at nearly the speed of a copy, and what each round adds while its blocks meet."""
-    turn = config.blocks * config.step * config.threads * config.lanes
-    idle = config.slots // config.step * turn / work.columns  # a last turn in which not all blocks have something to do
-    moved = work.bytes_moved * (1.0 + 0.5 * (idle - 1.0))
+    even = reduce_woven.is_even(as_woven(config), work)
+    moved = work.bytes_moved * (1.0 if even else UNEVEN)
     moved += max(0, work.rows - config.together) * work.repeated_bytes / L2_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     busy = min(1.0, config.together * config.blocks / config.each / device.multiprocessors / 0.9)

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
 Ring = reduce_ring.Config
 
-# threads, lanes, vectors, ahead, step, blocks, together, each, holds; on one multiprocessor, so that blocks have several rows.
+# threads, lanes, vectors, ahead, step, blocks, together, each, holds; on one multiprocessor, so that blocks have
+# several rows.
 RINGS: dict[str, tuple[Shape, Ring]] = {
     "a block a row": ((5, 1000), Ring(64, 4, 6, 2, 2, 1, 2)),
     "two blocks": ((5, 1000), Ring(32, 4, 6, 2, 1, 2, 2)),

@@ -2,16 +2,14 @@
 // and the first of the next are one walk. A vector's place is free as soon as it is stored, and what takes it is sent for
 // at once, by a copy that needs no registers: the first vectors of the next row come while the blocks of this one meet.
 //
-// The blocks of a row take turns along it, so that what they read at a time lies together in memory, and what they write.
-//
-// A block may hold several rows: it tells what it has found of one, reads the next, and hears only then what others have
-// told of the first, which it stores while it reads the row after that. Nobody waits for who is late.
+// A block may hold several rows. Then one more warp, its clerk, tells the others what the block has found of a row, and
+// hears what they tell, while the block reads the next row and stores the one before: nobody waits for who is late.
 //
 // Config: threads  of a block, all on one row            lanes     of a vector
 //         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
 //         step     vectors a thread takes at a time      blocks    that share a row
-//         holds    rows that a block has at a time       together  of them in work, for as many blocks as run at once
-//         each     blocks of a multiprocessor
+//         holds    rows that a block has at a time       together  rows for which there are blocks at a time
+//         clerks   threads that tell and hear            each      blocks of a multiprocessor
 //
 // Body: as in reduce_woven.cuh, with send, which copies a vector's operands to their place.
 #pragma once
@@ -57,17 +55,8 @@ template <typename Body, typename Config> struct RingSlots {
     static_assert(Body::phases == Body::reductions + 1, "what is kept is stored in the end");
     static_assert(slots % step == 0 && ahead % step == 0 && ahead <= slots, "steps do not cross the end of the ring");
     using Index = typename Body::Index;
-    static constexpr Index vectors = Place::vectors, turn = Index(Config::blocks) * step * Config::threads;
-    static_assert(vectors <= turn * (slots / step), "the row does not fit");
-    // The first vector of a block's turn that begins with its `slot`th place.
-    KW_DEVICE static Index first(const Place& place, int slot) {
-        if constexpr (!Config::turns) return place.begin() + Index(slot) * Config::threads;
-        return (slot / step) * turn + Index(place.part) * (step * Config::threads);
-    }
-    KW_DEVICE static Index end(const Place& place) {
-        if constexpr (!Config::turns) return place.end();
-        return place.active ? vectors : 0;
-    }
+    static_assert(Place::share <= Index(slots) * Config::threads, "the row does not fit");
+    KW_DEVICE static Index first(const Place& place, int slot) { return place.begin() + Index(slot) * Config::threads; }
     KW_DEVICE static Operands* places() {
         extern __shared__ __align__(16) unsigned char kept_bytes[];
         return reinterpret_cast<Operands*>(kept_bytes) + threadIdx.x;
@@ -81,7 +70,7 @@ template <typename Body, typename Config>
 KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, int to) {
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
-    const Index first = Slots::first(place, slot), end = Slots::end(place);
+    const Index first = Slots::first(place, slot), end = place.end();
     const bool whole = first + Slots::step * Config::threads <= end;
 #pragma unroll
     for (int u = 0; u < Slots::step; ++u) {
@@ -99,7 +88,7 @@ template <typename Body, typename Config, typename Late>
 KW_DEVICE void ring_late(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, Late& late) {
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
-    const Index first = Slots::first(place, slot), end = Slots::end(place);
+    const Index first = Slots::first(place, slot), end = place.end();
     const bool whole = first + Slots::step * Config::threads <= end;
 #pragma unroll
     for (int u = 0; u < Slots::step; ++u) {
@@ -123,7 +112,7 @@ KW_DEVICE void ring_relay(const typename Body::Args& args, const ReducePlace<Bod
     constexpr int step = Slots::step;
     constexpr Index columns = ReducePlace<Body, Config>::columns;
     auto* const places = Slots::places();
-    const Index end = Slots::end(now), next_end = Slots::end(next);
+    const Index end = now.end(), next_end = next.end();
     const auto take = [&](int slot, auto whole) {
         const Index at = Slots::first(now, slot) + threadIdx.x;
         const int spot = Slots::next(place, Slots::ahead);  // of what is stored, and then of what is sent for
@@ -161,11 +150,10 @@ KW_DEVICE void ring_walk(const typename Body::Args& args, const ReducePlace<Body
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
     const auto* const places = Slots::places();
-    const Index end = Slots::end(now);
+    const Index end = now.end();
 #pragma unroll 4
     for (int slot = 0; slot < Slots::slots; ++slot, place = Slots::next(place, 1)) {
-        const int within = Config::turns ? slot % Slots::step * Config::threads : 0;
-        const Index at = Slots::first(now, slot) + within + threadIdx.x;
+        const Index at = Slots::first(now, slot) + threadIdx.x;
         if (at < end)
             Body::step(args, now.row(), at * ReducePlace<Body, Config>::columns, places[place * Config::threads], r,
                        state);
@@ -277,50 +265,155 @@ KW_DEVICE void finish_in_ring(const typename Body::Args& args, void* workspace, 
     }
 }
 
-// kw: reduce_ring_kernel
-template <typename Body, typename Config>
-__global__ void __launch_bounds__(Config::threads, Config::each)
-reduce_ring_kernel(typename Body::Args args, void* workspace) {
+// kw: RingRows
+// The rows of a block, one turn after the other.
+template <typename Body, typename Config> struct RingRows {
     using Place = ReducePlace<Body, Config>;
-    using Slots = RingSlots<Body, Config>;
-    constexpr int holds = Config::holds;
-    static_assert(holds == 1 || (Body::reductions == 1 && Config::blocks > 1), "what comes later needs no row again");
-    const int rows = gridDim.x / Config::blocks;
-    const auto row_of = [&](int turn) {
+    KW_DEVICE static Place of(int turn) {
         Place place;
-        place.unit += typename Body::Index(turn) * rows;
+        place.unit = int(blockIdx.x) / Config::blocks + typename Body::Index(turn) * int(gridDim.x / Config::blocks);
         place.active = turn >= 0 && place.unit < Place::units;
         return place;
-    };
-    auto r = Body::template begin<1>(args, row_of(0).row());
+    }
+    // Whether nothing is left to store after a turn.
+    KW_DEVICE static bool ends(int turn) { return turn + 1 >= Config::holds && !of(turn + 1 - Config::holds).active; }
+};
+
+// kw: ring_alone
+// One row is held: its blocks meet before it is stored.
+template <typename Body, typename Config> KW_DEVICE void ring_alone(const typename Body::Args& args, void* workspace) {
+    using Slots = RingSlots<Body, Config>;
+    using Rows = RingRows<Body, Config>;
+    auto r = Body::template begin<1>(args, Rows::of(0).row());
     typename Slots::Late late[Slots::step];
-#pragma unroll 1
-    for (int slot = 0; slot < Slots::ahead; slot += Slots::step) ring_send<Body, Config>(args, row_of(0), slot, slot);
     for (int turn = 0, place = 0;; ++turn) {
-        const Place now = row_of(turn - holds), next = row_of(turn);
-        if constexpr (holds > 1) {
-            if (now.active) {
-                r = Body::template begin<1>(args, now.row());
-                Body::finish(hear_words<Body, Config, 0>(workspace, turn - holds), r);
-            } else {
-                __syncthreads();  // what is told next would come over what was told last
-            }
-        }
+        const auto now = Rows::of(turn - 1), next = Rows::of(turn);
         const auto after = Body::template begin<1>(args, next.row());
         typename Body::template State<0, Config::lanes> state;
         state.clear();
         const int first = place;
-        ring_relay<Body, Config>(args, now, r, next, after, row_of(turn + 1), row_of(turn + 1 - holds), place, late,
-                                 state);
+        ring_relay<Body, Config>(args, now, r, next, after, Rows::of(turn + 1), next, place, late, state);
         if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
-        if (turn + 1 >= holds && !row_of(turn + 1 - holds).active) break;
-        if constexpr (holds > 1) {
-            if (next.active) tell_words<Body, Config, 0>(state.folded(), workspace, next.part, turn);
-            else __syncthreads();  // what is heard next would come over what was heard last
-        } else {
-            r = after;
-            finish_in_ring<Body, Config, 0>(args, workspace, next, r, first, state, turn);
+        if (Rows::ends(turn)) return;
+        r = after;
+        finish_in_ring<Body, Config, 0>(args, workspace, next, r, first, state, turn);
+    }
+}
+
+// kw: RingDesk
+// Where a block and its clerk leave things for each other: what the warps have found of a row, and the values of another.
+// Two places, used in turn: a barrier lies between who writes in one and who reads it.
+template <typename Body, typename Config> struct RingDesk {
+    typename Body::template State<0, 1> found[2][Config::threads / 32];
+    typename Body::template Row<1> rows[2];
+};
+
+// kw: turn_begins
+// The block and its clerk are here: what either wrote in the turn before, the other may read.
+KW_DEVICE void turn_begins() { __syncthreads(); }
+
+// kw: ring_worker
+// In each turn: stores a row, reads another.
+template <typename Body, typename Config, typename Desk>
+KW_DEVICE void ring_worker(const typename Body::Args& args, Desk& desk) {
+    using Slots = RingSlots<Body, Config>;
+    using Rows = RingRows<Body, Config>;
+    typename Slots::Late late[Slots::step];
+    for (int turn = 0, place = 0;; ++turn) {
+        turn_begins();
+        const auto now = Rows::of(turn - Config::holds), next = Rows::of(turn);
+        const auto r = desk.rows[turn % 2];
+        const auto after = Body::template begin<1>(args, next.row());
+        typename Body::template State<0, Config::lanes> state;
+        state.clear();
+        ring_relay<Body, Config>(args, now, r, next, after, Rows::of(turn + 1), Rows::of(turn + 1 - Config::holds), place,
+                                 late, state);
+        if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
+        if (Rows::ends(turn)) return;
+        const auto found = merged_in_warp<32>(state.folded());
+        if (threadIdx.x % 32 == 0) desk.found[turn % 2][threadIdx.x / 32] = found;
+    }
+}
+
+// kw: ring_clerk
+// In each turn: tells what the block has found in the one before, and hears what is known of the row that is stored next.
+template <typename Body, typename Config, typename Desk>
+KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk& desk) {
+    using Rows = RingRows<Body, Config>;
+    using Parts = TaggedParts<Body, Config>;
+    using State = typename Body::template State<0, 1>;
+    constexpr int warps = Config::threads / 32, words = Parts::template words<0>;
+    constexpr int parts = (Config::blocks + 31) / 32, together = 8 / words > 1 ? 8 / words : 1;
+    const int lane = threadIdx.x % 32, team = int(blockIdx.x) / Config::blocks, part = int(blockIdx.x) % Config::blocks;
+    for (int turn = 0;; ++turn) {
+        turn_begins();
+        if (Rows::of(turn - 1).active) {
+            State state;
+            state.clear();
+            if (lane < warps) state = desk.found[(turn - 1) % 2][lane];
+            state = merged_in_warp<32>(state);
+            uint32_t mine[words] = {};
+            __builtin_memcpy(mine, &state, sizeof state);
+            uint64_t* const places = Parts::template of<0>(workspace, team, turn - 1) + part * words;
+#pragma unroll
+            for (int i = 0; i < words; ++i)
+                if (lane == i) tell_grid(places + i, mine[i], uint32_t(turn));
         }
+        if (Rows::ends(turn)) return;
+        const int heard = turn + 1 - Config::holds;
+        if (!Rows::of(heard).active) continue;
+        const uint64_t* const places = Parts::template of<0>(workspace, team, heard);
+        State state;
+        state.clear();
+#pragma unroll
+        for (int first = 0; first < parts; first += together) {  // so many words are asked for at a time
+            uint64_t told[together * words];
+            bool all = false;
+            while (!all) {
+                all = true;
+#pragma unroll
+                for (int i = 0; i < together * words; ++i) {
+                    const int from = (first + i / words) * 32 + lane;
+                    told[i] = from < Config::blocks ? told_by_grid(places + from * words + i % words)
+                                                    : uint64_t(heard + 1) << 32;
+                }
+#pragma unroll
+                for (int i = 0; i < together * words; ++i) all &= uint32_t(told[i] >> 32) == uint32_t(heard) + 1;
+            }
+#pragma unroll
+            for (int u = 0; u < together; ++u) {
+                uint32_t theirs[words];
+#pragma unroll
+                for (int i = 0; i < words; ++i) theirs[i] = uint32_t(told[u * words + i]);
+                State other;
+                __builtin_memcpy(&other, theirs, sizeof other);
+                if ((first + u) * 32 + lane < Config::blocks) state.merge(other);
+            }
+        }
+        auto r = Body::template begin<1>(args, Rows::of(heard).row());
+        Body::finish(merged_in_warp<32>(state), r);
+        if (lane == 0) desk.rows[(turn + 1) % 2] = r;
+    }
+}
+
+// kw: reduce_ring_kernel
+template <typename Body, typename Config>
+__global__ void __launch_bounds__(Config::threads + Config::clerks, Config::each)
+reduce_ring_kernel(typename Body::Args args, void* workspace) {
+    using Slots = RingSlots<Body, Config>;
+    static_assert(Config::holds == 1 || (Body::reductions == 1 && Config::blocks > 1), "what is heard late ends a row");
+    static_assert(Config::clerks == (Config::holds > 1 ? 32 : 0), "who hears something late has a clerk");
+    if (threadIdx.x < Config::threads) {
+#pragma unroll 1
+        for (int slot = 0; slot < Slots::ahead; slot += Slots::step)
+            ring_send<Body, Config>(args, RingRows<Body, Config>::of(0), slot, slot);
+    }
+    if constexpr (Config::holds == 1) {
+        ring_alone<Body, Config>(args, workspace);
+    } else {
+        __shared__ RingDesk<Body, Config> desk;
+        if (threadIdx.x < Config::threads) ring_worker<Body, Config>(args, desk);
+        else ring_clerk<Body, Config>(args, workspace, desk);
     }
 }
 
@@ -333,7 +426,8 @@ cudaError_t reduce_ring(const typename Body::Args& args, void* workspace, cudaSt
         told = TaggedParts<Body, Config>::template start<Body::reductions>();
         static_assert(TaggedParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
     }
-    return launch_at_once<Body, Config>(reduce_ring_kernel<Body, Config>, told, args, workspace, stream);
+    return launch_at_once<Body, Config>(reduce_ring_kernel<Body, Config>, Config::threads + Config::clerks, told, args,
+                                        workspace, stream);
 }
 #endif
 

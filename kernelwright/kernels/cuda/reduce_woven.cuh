@@ -338,7 +338,7 @@ template <typename Config> struct WovenAlone : Config {
 // of the workspace are zero before they begin.
 #ifndef __CUDACC_RTC__
 template <typename Body, typename Config, typename Kernel>
-cudaError_t launch_at_once(Kernel kernel, int64_t zeroed, const typename Body::Args& args, void* workspace,
+cudaError_t launch_at_once(Kernel kernel, int threads, int64_t zeroed, const typename Body::Args& args, void* workspace,
                            cudaStream_t stream) {
     constexpr int blocks = Config::blocks * Config::together;
     constexpr int shared_bytes =
@@ -352,7 +352,7 @@ cudaError_t launch_at_once(Kernel kernel, int64_t zeroed, const typename Body::A
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
         return error;
     if (const cudaError_t error =
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, Config::threads, shared_bytes))
+            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared_bytes))
         return error;
     if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
     if (zeroed > 0)
@@ -362,7 +362,7 @@ cudaError_t launch_at_once(Kernel kernel, int64_t zeroed, const typename Body::A
     at_once.val.cooperative = 1;
     cudaLaunchConfig_t launch = {};
     launch.gridDim = dim3(blocks);
-    launch.blockDim = dim3(Config::threads);
+    launch.blockDim = dim3(threads);
     launch.dynamicSmemBytes = shared_bytes;
     launch.stream = stream;
     launch.attrs = &at_once;
@@ -381,7 +381,8 @@ cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaS
         counters = Parts::template start<0>();
         static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
     }
-    return launch_at_once<Body, Config>(reduce_woven_kernel<Body, Config>, counters, args, workspace, stream);
+    return launch_at_once<Body, Config>(reduce_woven_kernel<Body, Config>, Config::threads, counters, args, workspace,
+                                        stream);
 }
 #endif
 
