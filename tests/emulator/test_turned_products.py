@@ -25,7 +25,7 @@ def case(sizes: dict[str, Any], splits: int = 0, **config: int) -> Case:
     return Case("gemm_sm90_turned", config, sizes, source=BATCHED, splits=splits)
 
 
-# k over the ring, tails of rows, columns and k, batches, parts of k; a first operand across k, which is packed by panels.
+# k over the ring, tails of rows, columns and k, batches, parts of k; a first operand across k, packed by panels.
 CASES = {
     "narrow tiles": case({"M": 44, "N": 20, "K": 1100}, tile_n=128, tile_m=128),
     "tails everywhere": case({"M": 260, "N": 132, "K": 70}, tile_n=256),
