@@ -54,6 +54,7 @@ from kernelwright.kernels import (
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_sm90_turned,
 )
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.gemm_shape import Gemm, Operand
@@ -528,6 +529,14 @@ ALONE = (
           side_by_side(70, 131, 1701, batches=2)),
     Alone("bricks, 64 rows", gemm_sm90_bricks, gemm_sm90_bricks.Config(128, 64, 1, 4, tile_m=64),
           side_by_side(37, 132, 600, vector=4)),
+    Alone("turned, odd", gemm_sm90_turned, gemm_sm90_turned.Config(192, 32, 1, 4),
+          side_by_side(197, 132, 101, vector=4)),
+    Alone("turned, widest, batches", gemm_sm90_turned, gemm_sm90_turned.Config(256, 64, 1, 4),
+          side_by_side(260, 148, 1100, batches=2, vector=4)),
+    Alone("turned, parts of k", gemm_sm90_turned, gemm_sm90_turned.Config(128, 64, 4, 4),
+          side_by_side(131, 68, 1701, vector=4)),
+    Alone("float16, own tiles", gemm_sm90_half, gemm_sm90_half.Config(128, 2, 1, own_tiles=True),
+          odd(2000, 1301, 104, "float16")),
     Alone("sm80, odd", gemm_sm80, gemm_sm80.Config(64, 64, 1), odd(131, 197, 101)),
     Alone("sm80, largest", gemm_sm80, gemm_sm80.Config(128, 128, 4), odd(150, 260, 300, vector=4)),
     Alone("scaled float16", gemm_sm90_f16x1, gemm_sm90_f16x1.Config(128, 2, 1), odd(259, 131, 101)),
@@ -597,7 +606,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--kernelbench", type=Path, help="a checkout whose level2 problems with products are measured")
     parser.add_argument("--only", nargs="*", choices=[*GROUPS, "special", "repeat", "public", "alone"])
-    parser.add_argument("--matching", default="", help="only cases whose names this expression finds something in")
+    parser.add_argument(
+        "--matching", default="", help="only cases, and templates alone, whose names it finds something in"
+    )
     parser.add_argument("--limit", type=float, default=340.0, help="seconds after which nothing new is begun")
     options = parser.parse_args()
     os.environ.setdefault("TORCH_EXTENSIONS_DIR", tempfile.mkdtemp())
@@ -642,7 +653,8 @@ class Run:
         self.note(spill_bars, list(found.values()))
         if "alone" in wanted:
             with ThreadPoolExecutor(6) as threads:
-                for bars in threads.map(lambda alone: sanitized(alone, self.folder), ALONE):
+                chosen_few = [alone for alone in ALONE if re.search(matching, alone.name)]
+                for bars in threads.map(lambda alone: sanitized(alone, self.folder), chosen_few):
                     self.note(list, bars)
         self.note(public_bars, list(zip(public, results, strict=True)))
         self.table()

@@ -2,9 +2,10 @@
 
     python benchmarks/gemm_ways.py --out ways.jsonl [--only 16x1024 float16 ...] [--each 2]
 
-1 many processes compile every config, 2 a process for each, which may hang and is then ended: its error
-against float64, whether more runs and a CUDA graph give the same bits, its times beside eager (and torch.compile,
-for 16 bits), visited in turn. A line of JSON for each config; the table comes last.
+1 many processes compile every config, 2 a process for each product, which may hang and is then ended: the error of
+each config against float64, whether more runs and a CUDA graph give the same bits, its times beside eager (and
+torch.compile, where that is the bar) and the other configs, visited in turn, and those of its launches by the profiler.
+A line of JSON for each config; the table comes last.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.device import copy_gbps, environment, ratio, relative, timed, under_graph
+from benchmarks.device import FLUSH_BYTES, copy_gbps, environment, ratio, relative, timed, under_graph
 from benchmarks.gemm_device import Case, imported, models, rand
 from kernelwright.capture import capture
 from kernelwright.device import resolve
@@ -45,14 +46,20 @@ from kernelwright.tune.routes import may_be_ours
 ROUNDS = 10
 PROCESSES = 12
 LIMIT_S = 240.0  # of everything
-ONE_S, ONE_COMPILED_S = 25.0, 45.0  # of one config, from the start of its process to its end
+ONE_S, ONE_COMPILED_S = 30.0, 50.0  # of one product, from the start of its process to its end
+PROFILED = 5  # calls
 WORTH_IT = 1.5  # times the best price: templates beyond it are left out
 
 
 def halves(dtype: str) -> Case:
-    x = rand(4096, 4096, dtype=dtype)
-    return Case(f"{dtype} 4096^3 bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (x, x),
-                f"nn.Linear(4096, 4096).to(torch.{dtype})", (("compile", 1.1),))  # fmt: skip
+    return parts_of_halves(dtype, "bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (("compile", 1.1),))
+
+
+def parts_of_halves(dtype: str, name: str, body: str, bars: tuple[tuple[str, float], ...] = ()) -> Case:
+    """Without bars: what each part of that epilogue takes."""
+    inputs = (rand(4096, 4096, dtype=dtype),) * (2 if "x1" in body else 1)
+    layer = f"nn.Linear(4096, 4096, bias={'bias' in name}).to(torch.{dtype})"
+    return Case(f"{dtype} 4096^3 {name}", body, inputs, layer, bars)
 
 
 def batches(name: str, b: int, m: int, n: int, k: int) -> Case:
@@ -66,9 +73,15 @@ CASES = (
     Case("256x256x524288", "x0 @ x1", (rand(256, 524288), rand(524288, 256)), bars=(("eager", 2.0),)),
     Case("1024x1024x65536", "x0 @ x1", (rand(1024, 65536), rand(65536, 1024)), bars=()),
     Case("4096^3", "x0 @ x1", (rand(4096, 4096), rand(4096, 4096)), bars=(("eager", 3.8),)),
+    Case("4096^3, first turned", "x0.t() @ x1", (rand(4096, 4096), rand(4096, 4096)), bars=(("eager", 3.8),)),
+    Case("1024x8192x8192 relu", "torch.relu(self.layer(x0))", (rand(1024, 8192),), "nn.Linear(8192, 8192)",
+         (("eager", 4.4),)),
     halves("float16"),
     halves("bfloat16"),
-)
+    parts_of_halves("float16", "alone", "self.layer(x0)"),
+    parts_of_halves("float16", "bias, gelu", "F.gelu(self.layer(x0))"),
+    parts_of_halves("float16", "bias, residual", "self.layer(x0) + x1"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,46 +139,83 @@ def built(job: tuple[Path, int]) -> str:
     return ""
 
 
-# --- one config, in a process of its own
+# --- the configs of one product, in a process of their own
 
 
-def measured(path: Path, file: Path, against_compile: bool) -> dict[str, Any]:
-    instance, new = models(path, file)
+def measured(path: Path, numbers: Sequence[int], against_compile: bool) -> list[dict[str, Any]]:
+    files = [path.with_name(f"{path.stem}_way{number}.py") for number in numbers]
+    instance = models(path, files[0])[0]
+    ways = {str(number): models(path, file)[1] for number, file in zip(numbers, files, strict=True)}
     with torch.no_grad():
-        eager, ours = instance.model(*instance.inputs), new(*instance.inputs)
+        eager = instance.model(*instance.inputs)
         wide = instantiate(load(path), 0, "cuda")
         with at_home(load(path), "cuda"):
             exact = wide.model.double()(*[x.double() for x in instance.inputs])
-        error = {"ours": relative(ours, exact), "eager": relative(eager, exact)}
+        found = {name: checked(instance, new, eager, exact) for name, new in ways.items()}
         del exact, wide
-        same = all(torch.equal(new(*instance.inputs), ours) for _ in range(5))
-        graphed = under_graph(instance, new)
-        contestants = {"eager": instance.model, "ours": new}
+        contestants = {"eager": instance.model, **ways}
         if against_compile:
             contestants["compile"] = torch.compile(instance.model)
         times = timed(contestants, instance.inputs, ROUNDS)
+        launches = {name: launches_us(new, instance.inputs) for name, new in ways.items()}
+    others = [name for name in times if name not in ways]
+    return [
+        {
+            "us": {"ours": middle(times[name]), **{other: middle(times[other]) for other in others}},
+            "speed": {other: round(ratio(times[other], times[name]), 3) for other in others},
+            "launches_us": launches[name],
+            **found[name],
+        }
+        for name in ways
+    ]
+
+
+def middle(times: list[float]) -> float:
+    return round(statistics.median(times), 1)
+
+
+def checked(instance: Any, new: Any, eager: torch.Tensor, exact: torch.Tensor) -> dict[str, Any]:
+    ours = new(*instance.inputs)
     return {
-        "us": {name: round(statistics.median(t), 1) for name, t in times.items()},
-        "speed": {name: round(ratio(t, times["ours"]), 3) for name, t in times.items() if name != "ours"},
-        "error": error,
-        "same_bits": same,
-        "graph_equal": graphed,
+        "error": {"ours": relative(ours, exact), "eager": relative(eager, exact)},
+        "same_bits": all(torch.equal(new(*instance.inputs), ours) for _ in range(10)),
+        "graph_equal": under_graph(instance, new),
     }
 
 
-def attempted(path: Path, way: Way) -> dict[str, Any]:
-    """What a process of its own found; one that takes too long is ended."""
-    compiles = any(against == "compile" for against, _ in way.case.bars)
+def launches_us(model: Any, inputs: Sequence[Any]) -> dict[str, float]:
+    """Medians of what the profiler says of each launch of a call; nothing where it does not work."""
+    flush = torch.empty(FLUSH_BYTES, dtype=torch.int8, device="cuda")
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+            for _ in range(PROFILED):
+                flush.zero_()
+                model(*inputs)
+            torch.cuda.synchronize()
+        events = [e for e in profile.events() if "kw" in e.name]
+    except RuntimeError as error:
+        return {f"no profile: {error}"[:80]: 0.0}
+    times: dict[str, list[float]] = {}
+    for event in events:
+        found = re.search(r"(pack_\w+|multiply_kernel|sum_parts|largest_\w+|copy_\w+)", event.name)
+        times.setdefault(found[1] if found else event.name[:40], []).append(event.time_range.elapsed_us())
+    return {name: middle(taken) for name, taken in times.items()}
+
+
+def attempted(path: Path, ways: Sequence[Way]) -> list[dict[str, Any]]:
+    """What a process of its own found for each; one that takes too long is ended."""
+    compiles = any(against == "compile" for against, _ in ways[0].case.bars)
     seconds = ONE_COMPILED_S if compiles else ONE_S
-    command = [sys.executable, __file__, "--one", str(path), str(way.number), *(["--compile"] if compiles else [])]
+    numbers = [str(way.number) for way in ways]
+    command = [sys.executable, __file__, "--one", str(path), *numbers, *(["--compile"] if compiles else [])]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        return {"failed": f"did not end in {seconds:.0f} s"}
+        return [{"failed": f"did not end in {seconds:.0f} s"} for _ in ways]
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
-        return {"failed": done.stderr.strip()[-300:]}
-    found: dict[str, Any] = json.loads(lines[-1])
+        return [{"failed": done.stderr.strip()[-300:]} for _ in ways]
+    found: list[dict[str, Any]] = json.loads(lines[-1])
     return found
 
 
@@ -178,13 +228,13 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which nothing new is begun")
     parser.add_argument("--each", type=int, default=1, help="configs of each template")
-    parser.add_argument("--one", nargs=2, help="a model file and the number of a config: what it measures, as JSON")
+    parser.add_argument("--one", nargs="*", help="a model file and numbers of configs: what is measured, as JSON")
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
     if options.one:
-        path, number = Path(options.one[0]), int(options.one[1])
+        path, numbers = Path(options.one[0]), [int(number) for number in options.one[1:]]
         torch.set_float32_matmul_precision("highest")
-        print(json.dumps(measured(path, path.with_name(f"{path.stem}_way{number}.py"), options.compile)))
+        print(json.dumps(measured(path, numbers, options.compile)))
         return
     if options.out is None:
         parser.error("--out is needed")
@@ -205,22 +255,27 @@ def run(cases: Sequence[Case], each: int, out: Path, deadline: float) -> None:
     about = environment(copy_gbps())
     torch.cuda.empty_cache()
     rows = []
-    for way, problem in zip(ways, problems, strict=True):
-        left = deadline - time.monotonic()
-        found = {"failed": problem} if problem else {"failed": "no time left"}
-        if not problem and left > 0:
-            found = attempted(paths[way.case], way)
-        row = {
-            "case": way.case.name,
-            "template": way.template,
-            "config": way.config,
-            "model_us": round(way.model_us, 1),
-            "bars": dict(way.case.bars),
-            **found,
-        }
-        rows.append(row)
-        with out.open("a") as file:
-            file.write(json.dumps({**row, "environment": about}) + "\n")
+    for case in cases:
+        good = [way for way, problem in zip(ways, problems, strict=True) if way.case is case and not problem]
+        in_time = time.monotonic() < deadline
+        measures = attempted(paths[case], good) if good and in_time else [{"failed": "no time left"} for _ in good]
+        bad = [
+            (way, {"failed": problem})
+            for way, problem in zip(ways, problems, strict=True)
+            if way.case is case and problem
+        ]
+        for way, found in [*zip(good, measures, strict=True), *bad]:
+            row = {
+                "case": way.case.name,
+                "template": way.template,
+                "config": way.config,
+                "model_us": round(way.model_us, 1),
+                "bars": dict(way.case.bars),
+                **found,
+            }
+            rows.append(row)
+            with out.open("a") as file:
+                file.write(json.dumps({**row, "environment": about}) + "\n")
     table(rows)
 
 
@@ -236,6 +291,7 @@ def table(rows: list[dict[str, Any]]) -> None:
             f"{row['case']:<36}{row['us']['ours']:>8.1f}{row['model_us']:>7.0f}"
             f"{speed['eager']:>6.2f}x{speed.get('compile', 0):>7.2f}x{error['ours']:>10.1e}{error['eager']:>9.1e}"
             f"  {'yes' if row['same_bits'] and row['graph_equal'] else 'NO':<5} {name}"
+            f"  {' '.join(f'{launch} {us}' for launch, us in row['launches_us'].items())}"
         )
 
 

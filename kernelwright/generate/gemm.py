@@ -27,6 +27,7 @@ from kernelwright.kernels import (
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_sm90_turned,
     gemm_small,
 )
 from kernelwright.kernels.choices import GemmConfig
@@ -76,6 +77,7 @@ ENDS = ("row_pieces", "gemm_rows")
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
     (gemm_sm90, FAITHFUL),
     (gemm_sm90_bricks, FAITHFUL),
+    (gemm_sm90_turned, FAITHFUL),
     (gemm_sm80, FAITHFUL),
     (gemm_sm90_f16x1, ROUNDED),
     (gemm_sm90_half, ANY),

@@ -18,6 +18,7 @@ from kernelwright.kernels import (
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_sm90_turned,
     gemm_small,
     reduce_ring,
     reduce_sliding,
@@ -35,6 +36,7 @@ ReduceConfig: TypeAlias = (
 GemmConfig: TypeAlias = (
     gemm_sm90.Config
     | gemm_sm90_bricks.Config
+    | gemm_sm90_turned.Config
     | gemm_sm90_half.Config
     | gemm_sm90_f16x1.Config
     | gemm_sm80.Config

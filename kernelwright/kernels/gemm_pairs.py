@@ -22,6 +22,7 @@ __all__ = [
     "preparation",
     "preparation_us",
     "prepared_bytes",
+    "rate_of_rows",
     "round_up",
     "then",
     "w_is_packed_each_time",

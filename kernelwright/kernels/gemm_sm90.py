@@ -21,6 +21,7 @@ from kernelwright.kernels.gemm_pairs import (
     prepared_bytes,
     round_up,
     then,
+    w_is_packed_each_time,
 )
 from kernelwright.kernels.gemm_rows import adding_us, end_of, finishing_us, launched
 from kernelwright.kernels.gemm_shape import LAUNCH_US, Gemm, beside_us, constants, copy_us, stream_us
@@ -218,7 +219,7 @@ def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, pa
     launch = f"kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream{passed(made)})"
     return f"""\
 struct {name}_Config {{
-{_config_members(config, can_be_packed_by_panels(gemm))}
+{config_members(config, can_be_packed_by_panels(gemm), w_is_packed_each_time(gemm))}
 }};
 {pack_entry(name, gemm)}\
 extern "C" int {name}(
@@ -231,7 +232,7 @@ extern "C" int {name}(
 """
 
 
-def _config_members(config: Config, panels: bool) -> str:
+def config_members(config: Config, panels: bool, packed_before: bool) -> str:
     return constants(
         {
             "tile_m": config.tile_m,
@@ -241,6 +242,7 @@ def _config_members(config: Config, panels: bool) -> str:
             "vector": config.vector,
             "raster": RASTER,
             "panels": panels,
+            "packed_before": packed_before,
             "undo_truncation": True,
         }
     )

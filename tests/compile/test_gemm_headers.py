@@ -23,6 +23,7 @@ from kernelwright.kernels import (
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_sm90_turned,
 )
 from kernelwright.kernels.choices import GemmConfig
 from kernelwright.kernels.gemm_shape import Gemm, Operand
@@ -47,6 +48,7 @@ OURS = (
     "gemm_sm90_bricks",
     "gemm_sm90_f16x1",
     "gemm_sm90_half",
+    "gemm_sm90_turned",
 )
 
 pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA compiler")
@@ -285,9 +287,9 @@ def test_python_and_cpp_agree_on_the_sizes_of_buffers(tmp_path: Path) -> None:
     assert said.splitlines() == expected
 
 
-def turned(m: int, n: int, k: int, batches: int) -> Gemm:
-    """The second operand as `a @ b` has it: n lies along memory."""
-    a = Operand("float32", k, 1, m * k if batches > 1 else 0, constant=False)
+def turned(m: int, n: int, k: int, batches: int, both: bool = False) -> Gemm:
+    """The second operand as `a @ b` has it: n lies along memory. `both`: and m along that of the first."""
+    a = Operand("float32", 1 if both else k, m if both else 1, m * k if batches > 1 else 0, constant=False)
     w = Operand("float32", 1, n, n * k if batches > 1 else 0, constant=False)
     return Gemm(m, n, k, batches, a, w, 4 if n % 4 == 0 else 1, 4 * batches * m * n)
 
@@ -328,3 +330,29 @@ def test_python_and_cpp_agree_on_the_size_of_bricks(tmp_path: Path) -> None:
     nvcc(tmp_path, f'#include "{gemm_sm90_bricks.HEADER}"\n{main}', "-o", "sizes")
     said = subprocess.run([str(tmp_path / "sizes")], capture_output=True, text=True, timeout=60, check=True).stdout
     assert [int(line) for line in said.splitlines()] == [gemm_sm90_bricks.packed_bytes(g) for g in gemms]
+
+
+# The same of products whose first operand is packed, along k or by panels.
+TURNED = {
+    "default": (gemm_sm90_turned.Config(256, 64, 1, 4), turned(512, 2048, 1024, 128)),
+    "default, by panels": (gemm_sm90_turned.Config(256, 64, 1, 4), turned(4096, 4096, 4096, 1, both=True)),
+    "in parts": (gemm_sm90_turned.Config(256, 64, 4, 4), turned(256, 256, 8192, 1)),
+    "short k": (gemm_sm90_turned.Config(256, 32, 1, 4), turned(1024, 1024, 128, 1)),
+    "between": (gemm_sm90_turned.Config(192, 64, 1, 4), turned(1024, 1024, 1024, 16)),
+    "narrow": (gemm_sm90_turned.Config(128, 64, 1, 4), turned(1024, 1024, 1024, 16)),
+    "64 columns": (gemm_sm90_turned.Config(256, 64, 4, 4, tile_m=64), turned(8192, 64, 8192, 1)),
+    "64 rows, one by one": (gemm_sm90_turned.Config(64, 32, 1, 1), turned(60, 132, 100, 1)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", TURNED)
+def test_the_kernel_that_packs_the_first_operand_does_not_spill(name: str, tmp_path: Path) -> None:
+    does_not_spill(tmp_path, gemm_sm90_turned, BIAS_RELU, *TURNED[name])
+
+
+@pytest.mark.parametrize("name", ["default", "default, by panels"])
+def test_a_heavy_epilogue_does_not_make_the_widest_turned_tile_spill(name: str, tmp_path: Path) -> None:
+    entry = gemm_sm90_turned.entry("gemm_0", *TURNED[name], "Epilogue")
+    found = resources(tmp_path, gemm_sm90_turned.HEADER, GELU_RESIDUAL, entry)
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

@@ -66,10 +66,11 @@ KW_DEVICE void take_some(End& end, const float (&v)[4], int which, int64_t m, in
 // Where a lane's four neighbours begin in every 16 columns.
 KW_DEVICE int first_of_four(int lane) { return (lane & 1) * 8 + (lane & 2) * 2; }
 
-KW_DEVICE void trade(float (&v)[4], const float* left, const float* right, bool odd) {
+// `apart`: between the lanes.
+template <int apart = 1> KW_DEVICE void trade(float (&v)[4], const float* left, const float* right, bool odd) {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        const float received = __shfl_xor_sync(~0u, odd ? left[i] : right[i], 1);
+        const float received = __shfl_xor_sync(~0u, odd ? left[i] : right[i], apart);
         v[i] = odd ? received : left[i];
         v[2 + i] = odd ? right[i] : received;
     }

@@ -30,6 +30,7 @@ struct DefaultConfig {
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
     static constexpr bool panels = false;       // W was packed by panels, each with scales of its own
+    static constexpr bool packed_before = false;  // by the launch before this one, at whose end it may begin
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
 };
 
@@ -92,9 +93,12 @@ struct Ring {
     template <int Arrivals = 1> KW_DEVICE void release(Cursor at, int lane) const {
         if (lane == 0) barrier_arrive<Arrivals>(empty + at.slot * 8);
     }
-    KW_DEVICE void fill(Cursor at, const TensorMap* map, int bytes, int x, int y, int z) const {
+    KW_DEVICE void expect(Cursor at, int bytes) const {
         wait_empty(at);
         barrier_arrive_and_expect(full + at.slot * 8, bytes);
+    }
+    KW_DEVICE void fill(Cursor at, const TensorMap* map, int bytes, int x, int y, int z) const {
+        expect(at, bytes);
         load_box(slot(at), map, full + at.slot * 8, x, y, z);
     }
 };
@@ -131,6 +135,10 @@ template <class Config> struct Schedule {
     KW_DEVICE int end_chunk(int split) const { return Config::splits == 1 ? chunks : first_chunk(split + 1); }
 };
 
+// What depends on how A lies and on where sums go: here rows of A are rows of the result, and k is contiguous. There is
+// another form of it, in which rows of A are columns of the result (gemm_sm90_turned.cuh).
+template <class W> struct Roles;
+
 // --- producer: one thread
 
 struct Corner {  // of a box in its map
@@ -150,8 +158,7 @@ template <class Config, class W> KW_DEVICE void produce(const Problem<W>& proble
         for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
 #pragma unroll 1
             for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
-                ring.fill(at, &problem.a_map, Config::tile_m * 128, (chunk * S::k_slots + i) * k_of_slot, work.m,
-                          work.batch);
+                Roles<W>::template fill<Config>(ring, at, problem, work, (chunk * S::k_slots + i) * k_of_slot);
 #pragma unroll 1
             for (int b = 0; b < S::blocks; b++)
 #pragma unroll 1
@@ -168,13 +175,6 @@ template <class Config, class W> KW_DEVICE void produce(const Problem<W>& proble
 template <class Config> struct Fragments {  // a chunk of the thread's two rows of A, as wgmma wants it
     uint32_t hi[Sizes<Config>::steps][4], lo[Sizes<Config>::steps][4];
 };
-
-// Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So ordered,
-// the eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
-KW_DEVICE int row_in_tile(int first, int warp, int lane) {
-    const int g = lane >> 2;
-    return first + warp * 16 + ((g >> 1) | ((g & 1) << 2));
-}
 
 // What is computed of A by those who read it: of rows `row` and 8 below, as far as they are in the result.
 template <class Prologue> struct Made {
@@ -195,7 +195,7 @@ template <class Prologue> struct Made {
 };
 
 // Reads a chunk of A, frees its slots and splits it. undo[r]: the inverse scale of row r in this chunk.
-template <class Config, class Prologue>
+template <class Config, class W, class Prologue>
 KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at,
                               const Made<Prologue>& made, int chunk, int row, int lane) {
     using S = Sizes<Config>;
@@ -204,14 +204,7 @@ KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], co
     for (int i = 0; i < S::k_slots; i++) {
         const Cursor here = advance(at, i);
         ring.wait_full(here);
-#pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int y = row + 8 * r;
-                const uint32_t address = ring.slot(here) + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4);
-                load_shared(v[i * 2 + j][r], address);
-            }
+        Roles<W>::read(v[i * 2], v[i * 2 + 1], ring.slot(here), row, lane);
         __syncwarp();
         ring.release(here, lane);
     }
@@ -317,6 +310,12 @@ KW_DEVICE void take_again(End& end, const Problem<W>& problem, const typename Pr
     }
 }
 
+// The scales of sixteen columns, four of each `vectors / 2`, for a lane's neighbours.
+template <int Count> KW_DEVICE void load_scales(float4 (&scale)[Count], const float* inverse) {
+#pragma unroll
+    for (int j = 0; j < Count; j++) scale[j] = load_constants(inverse + j * 16);
+}
+
 // A warpgroup's sums: of `own_blocks` column blocks that begin at column `columns`.
 template <class Config, class Epilogue, class Prologue, class W>
 KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& args,
@@ -334,12 +333,16 @@ KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& 
 #pragma unroll
     for (int r = 0; r < 2; r++) end.begin(r, first_row - m + min(m + 8 * r, problem.m - 1));
     uint32_t again = 0;
+    constexpr int vectors = gathered / 8;
+    float4 next[vectors / 2];
+    load_scales(next, inverse);
 #pragma unroll
     for (int group = 0; group < S::own_blocks * S::wgmma_n; group += gathered) {
-        constexpr int vectors = gathered / 8;
         float4 scale[vectors / 2];
 #pragma unroll
-        for (int j = 0; j < vectors / 2; j++) scale[j] = load_constants(inverse + group + j * 16);
+        for (int j = 0; j < vectors / 2; j++) scale[j] = next[j];
+        // Asked for before this group's results are stored: behind them it would wait for as long as they take.
+        if (group + gathered < S::own_blocks * S::wgmma_n) load_scales(next, inverse + group + gathered);
         float v[vectors][4];  // [2 * sixteen columns + row]
         bool finite = true;
 #pragma unroll
@@ -379,12 +382,53 @@ KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& 
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
+template <class W> struct Roles {
+    __host__ __device__ static int rows(const Problem<W>& problem) { return problem.m; }  // of the result
+    __host__ __device__ static int columns(const Problem<W>& problem) { return problem.n; }
+    template <class Config>
+    KW_DEVICE static void fill(const Ring& ring, Cursor at, const Problem<W>& problem, const Work& work, int k) {
+        ring.fill(at, &problem.a_map, Config::tile_m * 128, k, work.m, work.batch);
+    }
+    // Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So
+    // ordered, the eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
+    KW_DEVICE static int row_in_tile(int first, int warp, int lane) {
+        const int g = lane >> 2;
+        return first + warp * 16 + ((g >> 1) | ((g & 1) << 2));
+    }
+    // The thread's two rows, in the first and in the second 16 of k of a slot.
+    KW_DEVICE static void read(float (&first)[2][4], float (&second)[2][4], uint32_t slot, int row, int lane) {
+#pragma unroll
+        for (int j = 0; j < 2; j++)
+#pragma unroll
+            for (int r = 0; r < 2; r++) {
+                const int y = row + 8 * r;
+                load_shared((j ? second : first)[r], slot + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4));
+            }
+    }
+    template <class Config, class Epilogue, class Prologue, class... Rest>
+    KW_DEVICE static void finish(const Problem<W>& problem, const Rest&... rest) {
+        gemm_sm90::finish<Config, Epilogue, Prologue>(problem, rest...);
+    }
+    template <int Steps, class Prologue, class End>
+    KW_DEVICE static void take_plain(End& end, int which, const Problem<W>& problem,
+                                     const typename Prologue::Args& made, int batch, int m, int n, int owner) {
+        split::take_plain<Steps, Prologue>(end, which, problem, made, batch, m, n, owner);
+    }
+#ifndef __CUDACC_RTC__
+    template <class Config, class Operands> static cudaError_t describe_a(TensorMap* map, const Operands& operands) {
+        return encode_map(map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a,
+                          {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, operands.a_batch_pitch},
+                          {k_of_slot, Config::tile_m});
+    }
+#endif
+};
+
 template <class Config, class Epilogue, class Prologue, class W>
 KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args& args,
                        const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
     const int lane = threadIdx.x & 31;
-    const int row = row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
+    const int row = Roles<W>::row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
     const int first_block = S::same_rows ? consumer : 0;
     const auto columns = [=](const Work& work) { return work.n + first_block * S::wgmma_n; };
     const Schedule<Config> schedule(problem);
@@ -395,6 +439,10 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
         const Work work = schedule[index];
         const Made<Prologue> of_a(made, problem, work, row);
+        // The scales that the end of the tile will want are on their way to the first cache meanwhile.
+        const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
+        if (lane * 32 < Config::tile_n)
+            prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 32);
         float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
         for (int b = 0; b < S::own_blocks; b++)
@@ -410,7 +458,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             }
             Fragments<Config> a;
             float undo[2];
-            load_and_split<Config>(a, undo, ring, at, of_a, chunk, row, lane);
+            load_and_split<Config, W>(a, undo, ring, at, of_a, chunk, row, lane);
 #pragma unroll
             for (int b = 0; b < S::own_blocks; b++) {
                 const Cursor w = advance(at, S::k_slots * (1 + first_block + b));
@@ -427,7 +475,8 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             }
             at = advance(at, S::chunk_slots);
         }
-        finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane, end_chunk - 1, total);
+        Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane,
+                                                              end_chunk - 1, total);
     }
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
@@ -450,6 +499,7 @@ __global__ void __launch_bounds__(threads, 1)
         barrier_init_fence();
     }
     __syncthreads();
+    if constexpr (Config::packed_before) wait_for_launch_before();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (warpgroup == 0) {
         registers_shrink_to<24>();
@@ -482,7 +532,8 @@ template <class Config, class Epilogue, class Prologue, class W>
 __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Problem<W> problem, StorePart::Args from,
                                                     const __grid_constant__ typename Epilogue::Args args,
                                                     const __grid_constant__ typename Prologue::Args made) {
-    const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * problem.m;
+    const int rows_of_batch = Roles<W>::rows(problem), columns = Roles<W>::columns(problem);
+    const int64_t fours = from.pitch / 4, rows = (int64_t)problem.batches * rows_of_batch;
     const int64_t index = blockIdx.x * (int64_t)256 + threadIdx.x, row = index / fours;
     const int n = (int)(index - row * fours) * 4;
     static_assert(!gemm::Ending<Epilogue, 1, Config::vector>::keeps_rows, "neighbours of a row lie in other blocks");
@@ -498,20 +549,21 @@ __global__ void __launch_bounds__(256, 2) sum_parts(const __grid_constant__ Prob
         }
 #pragma unroll
         for (int i = 1; i < 4; i++)
-            if (n + i >= problem.n) v[i] = 0.f;
+            if (n + i >= columns) v[i] = 0.f;
         again = !split::all_finite(v);
         if (!again) {
             correct<Config>(v);
-            gemm::take_some(end, v, 0, row, n, problem.n);
+            gemm::take_some(end, v, 0, row, n, columns);
         }
     }
 #pragma unroll 1
     for (uint32_t left = __ballot_sync(~0u, again); left; left &= left - 1) {
         const int source = __ffs(left) - 1;
         const int64_t r = __shfl_sync(~0u, row, source);
-        const int batch = (int)(r / problem.m);
-        split::take_plain<1, Prologue>(end, 0, problem, made, batch, (int)(r - (int64_t)batch * problem.m),
-                                       __shfl_sync(~0u, n, source), source);
+        const int batch = (int)(r / rows_of_batch);
+        const int row_of_batch = (int)(r - (int64_t)batch * rows_of_batch);
+        Roles<W>::template take_plain<1, Prologue>(end, 0, problem, made, batch, row_of_batch,
+                                                   __shfl_sync(~0u, n, source), source);
     }
 }
 
@@ -547,8 +599,19 @@ cudaError_t launch_multiply(const Problem<W>& problem, const typename Epilogue::
     if (status != cudaSuccess) return status;
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
-    kernel<<<(unsigned)(tiles < count ? tiles : count), threads, smem_bytes, stream>>>(problem, args, made);
-    return cudaGetLastError();
+    const unsigned blocks = (unsigned)(tiles < count ? tiles : count);
+    if constexpr (Config::packed_before) {
+        cudaLaunchAttribute attribute = {};
+        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        attribute.val.programmaticStreamSerializationAllowed = 1;
+        cudaLaunchConfig_t config = {};
+        config.gridDim = dim3(blocks), config.blockDim = dim3(threads), config.dynamicSmemBytes = smem_bytes;
+        config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
+        return cudaLaunchKernelEx(&config, kernel, problem, args, made);
+    } else {
+        kernel<<<blocks, threads, smem_bytes, stream>>>(problem, args, made);
+        return cudaGetLastError();
+    }
 }
 
 // Enqueues the product; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.
@@ -559,21 +622,18 @@ cudaError_t launch(const Operands& operands, void* workspace, const typename Epi
     Problem<W> problem;
     problem.a = operands.a, problem.a_row_pitch = operands.a_row_pitch, problem.a_batch_pitch = operands.a_batch_pitch;
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k, problem.batches = operands.batches;
-    if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
-    cudaError_t status =
-        encode_map(&problem.a_map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, operands.a,
-                   {operands.k, operands.m, operands.batches}, {operands.a_row_pitch, operands.a_batch_pitch},
-                   {k_of_slot, Config::tile_m});
+    if (Roles<W>::columns(problem) % Config::vector != 0) return cudaErrorInvalidValue;
+    cudaError_t status = Roles<W>::template describe_a<Config>(&problem.a_map, operands);
     if (status != cudaSuccess) return status;
     status = describe(problem.w, &problem.w_map, operands, Config::panels ? split::panels_of(operands.k) : 1, S::wgmma_n);
     if (status != cudaSuccess) return status;
     if constexpr (Config::splits == 1) {
         return launch_multiply<Config, Epilogue, Prologue>(problem, args, made, stream);
     } else {
-        const StorePart::Args parts = {(float*)workspace, split::round_up(operands.n, 4)};
+        const StorePart::Args parts = {(float*)workspace, split::round_up(Roles<W>::columns(problem), 4)};
         status = launch_multiply<PartConfig<Config>, StorePart, Prologue>(problem, parts, made, stream);
         if (status != cudaSuccess) return status;
-        const int64_t fours = (int64_t)problem.batches * problem.m * (parts.pitch / 4);
+        const int64_t fours = (int64_t)problem.batches * Roles<W>::rows(problem) * (parts.pitch / 4);
         const unsigned blocks = (unsigned)((fours + 255) / 256);
         sum_parts<Config, Epilogue, Prologue, W><<<blocks, 256, 0, stream>>>(problem, parts, args, made);
         return cudaGetLastError();

@@ -20,7 +20,21 @@ KW_DEVICE void load_shared(float (&to)[4], uint32_t address) {
                  : "r"(address)
                  : "memory");
 }
+KW_DEVICE void load_shared(float& first, float& second, uint32_t address) {
+    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(address) : "memory");
+}
+KW_DEVICE void store_shared(uint32_t address, const float* from) {
+    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(address), "f"(from[0]), "f"(from[1]), "f"(from[2]),
+                 "f"(from[3])
+                 : "memory");
+}
 // What no kernel writes while this one runs.
+KW_DEVICE float load_constant(const float* pointer) {
+    float v;
+    asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
+    return v;
+}
+KW_DEVICE void prefetch_near(const float* pointer) { asm volatile("prefetch.global.L1 [%0];" ::"l"(pointer) : "memory"); }
 KW_DEVICE float4 load_constants(const float* pointer) {
     float4 v;
     asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -67,6 +81,10 @@ KW_DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;"
 KW_DEVICE void named_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
+
+// --- launches: one that was told to may begin while the one before it ends, and then waits for all that that wrote
+
+KW_DEVICE void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 
 // --- clusters
 

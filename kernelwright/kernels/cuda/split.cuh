@@ -37,7 +37,8 @@ KW_DEVICE float inverse_of(uint32_t bits) { return __uint_as_float(254 * exponen
 
 // --- packed weights: for every 32 of K, 32 hi halves and then 32 lo halves: one 128-byte row of a swizzled tile.
 // Inside each 16 of K the order is 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15: then the four neighbours that a thread reads
-// from A with one 16-byte load are the two pairs that wgmma wants from it.
+// from A with one 16-byte load are the two pairs that wgmma wants from it. Where A is read in another way
+// (gemm_sm90_turned.cuh) k stays in order.
 
 constexpr int packed_block = 32;
 
@@ -61,11 +62,16 @@ struct Packed {
         return pairs + ((int64_t)batch * rows + row) * padded_k * halves;
     }
     static constexpr int block_pitch = 2 * packed_block;  // halves from 32 of k of a row to the next 32
+    static constexpr bool in_order = false;               // of k
     KW_DEVICE int kept_rows() const { return rows; }
     // Of the panel in which k lies; there is one, or each has k_of_panel.
     KW_DEVICE float* inverses(int batch, int k) const {
         return inverse + ((int64_t)batch * panels + (panels == 1 ? 0 : k / k_of_panel)) * padded_rows;
     }
+};
+
+struct InOrder : Packed {
+    static constexpr bool in_order = true;
 };
 
 __host__ __device__ inline int round_up(int value, int multiple) {
@@ -125,6 +131,44 @@ template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, fl
         *(uint32_t*)(block + 8 * i) = hi[i];
         *(uint32_t*)(block + packed_block + 8 * i) = lo[i];
     }
+}
+
+// The same of all lanes of a warp, `k` 4 from lane to lane and `inside` alike for every four lanes: those trade words, so
+// that each writes 16 bytes and a warp whole lines.
+template <class Packed> KW_DEVICE void store_fours(__half* row, int k, float4 v, float scale, bool inside) {
+    uint32_t hi[2], lo[2];
+    to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
+    to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+    lo[0] = without_special(lo[0], v.x, v.y), lo[1] = without_special(lo[1], v.z, v.w);
+    const bool odd = k & 4, upper = k & 8;
+    __half* block = row + (k >> 5) * Packed::block_pitch;
+    if constexpr (Packed::in_order) {  // even lanes write hi of two lanes, odd ones lo
+        uint32_t theirs[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) theirs[i] = __shfl_xor_sync(~0u, odd ? hi[i] : lo[i], 1);
+        const uint4 both = odd ? make_uint4(theirs[0], theirs[1], lo[0], lo[1])
+                               : make_uint4(hi[0], hi[1], theirs[0], theirs[1]);
+        if (inside) *(uint4*)(block + (k & 24) + (odd ? packed_block : 0)) = both;
+    } else {  // of four lanes, one writes the first pairs' hi, one the second pairs', two the same of lo
+        uint32_t high[2], low[2];  // of this lane and its neighbour
+        const uint32_t other_hi = __shfl_xor_sync(~0u, odd ? hi[0] : hi[1], 1),
+                       other_lo = __shfl_xor_sync(~0u, odd ? lo[0] : lo[1], 1);
+        high[0] = odd ? other_hi : hi[0], high[1] = odd ? hi[1] : other_hi;
+        low[0] = odd ? other_lo : lo[0], low[1] = odd ? lo[1] : other_lo;
+        uint32_t theirs[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) theirs[i] = __shfl_xor_sync(~0u, upper ? high[i] : low[i], 2);
+        const uint4 all = upper ? make_uint4(theirs[0], theirs[1], low[0], low[1])
+                                : make_uint4(high[0], high[1], theirs[0], theirs[1]);
+        if (inside) *(uint4*)(block + (k & 16) + (odd ? 8 : 0) + (upper ? packed_block : 0)) = all;
+    }
+}
+
+// A product that follows may be put on multiprocessors as these become free; it waits for all of this by itself.
+KW_DEVICE void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
 }
 
 KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
@@ -199,10 +243,11 @@ template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, i
 constexpr int held_fours = 8;  // of a thread
 constexpr int k_of_warp = held_fours * 32 * 4, k_of_block = held_fours * 256 * 4;
 
-template <int Halves, int WarpsOfRow, class Prologue>
+template <int Halves, int WarpsOfRow, class Prologue, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
               const __grid_constant__ typename Prologue::Args made) {
+    let_next_begin();
     const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     constexpr int threads_of_row = WarpsOfRow * 32, rows_of_block = 8 / WarpsOfRow;
     const int row = blockIdx.x * rows_of_block + threadIdx.x / threads_of_row, batch = blockIdx.y;
@@ -227,7 +272,8 @@ static __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int i = 0; i < held_fours; i++) {
         const int k = (i * threads_of_row + thread) * 4;
-        if (k < packed.padded_k) store_four<Halves>(out, k, v[i], scale_of(bits));
+        if constexpr (Halves == 2) store_fours<Packed>(out, k, v[i], scale_of(bits), k < packed.padded_k);
+        else if (k < packed.padded_k) store_four<Halves>(out, k, v[i], scale_of(bits));
     }
 }
 
@@ -354,6 +400,7 @@ KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&
 template <int Halves, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_panels(const float* __restrict__ w, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
+    let_next_begin();
     __shared__ float4 of_warp[8][8];
     const int in_row = threadIdx.x & 7, warp = threadIdx.x >> 5, batch = blockIdx.z;
     const int row = blockIdx.x * 32 + in_row * 4, k0 = blockIdx.y * k_of_panel + (threadIdx.x >> 3) * 16;
@@ -388,7 +435,8 @@ static __global__ void __launch_bounds__(256)
         uint32_t hi[8], lo[8];
 #pragma unroll
         for (int i = 0; i < 8; i++) {  // in the packed order
-            const float4 first = v[i < 4 ? 4 * i : 4 * i - 14], second = v[i < 4 ? 4 * i + 1 : 4 * i - 13];
+            const int k = Packed::in_order ? 2 * i : i < 4 ? 4 * i : 4 * i - 14;
+            const float4 first = v[k], second = v[k + 1];
             const float x = j == 0 ? first.x : j == 1 ? first.y : j == 2 ? first.z : first.w;
             const float y = j == 0 ? second.x : j == 1 ? second.y : j == 2 ? second.z : second.w;
             to_pairs(x * scale_of(bits), y * scale_of(bits), hi[i], lo[i]);
@@ -472,7 +520,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prolo
         const float* inverse = packed.inverses(batch, position + s * 256);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            const int k = k_of_position(position + s * 256 + i);
+            const int k = Packed::in_order ? position + s * 256 + i : k_of_position(position + s * 256 + i);
             x[s][i] = k < k_count ? gemm::applied<Prologue>(made, a[k], row_of_a, k) : 0.f;
         }
 #pragma unroll
@@ -540,16 +588,19 @@ constexpr Way way_of(int64_t k_pitch, int rows, int k, int batches) {
 
 // w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, or what `Prologue` makes of it, to
 // `packed_bytes` bytes at `buffer`.
-template <int Halves, Way way, class Prologue = gemm::AsItLies>
+template <int Halves, Way way, class Prologue = gemm::AsItLies, class Order = Packed>
 cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
                     int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
-    const Packed packed = packed_view(buffer, rows, k, batches, Halves, way == Way::by_panels ? panels_of(k) : 1);
+    constexpr bool held = way == Way::by_warps || way == Way::by_blocks;
+    static_assert(!Order::in_order || held || way == Way::by_panels, "the others pack in one order");
+    const Order packed = {packed_view(buffer, rows, k, batches, Halves, way == Way::by_panels ? panels_of(k) : 1)};
     const dim3 each_row(packed.padded_rows, batches);
     if constexpr (way == Way::by_warps)
-        pack_held<Halves, 1, Prologue><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(
+        pack_held<Halves, 1, Prologue, Order><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(
             w, row_pitch, k_pitch, batch_pitch, packed, made);
     if constexpr (way == Way::by_blocks)
-        pack_held<Halves, 8, Prologue><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
+        pack_held<Halves, 8, Prologue, Order><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed,
+                                                                            made);
     if constexpr (way == Way::by_rows)
         pack_rows<Halves, Prologue><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
     if constexpr (way == Way::by_parts || way == Way::by_columns) {
@@ -572,7 +623,7 @@ cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t 
     if constexpr (way == Way::by_panels) {
         if (row_pitch != 1) return cudaErrorInvalidValue;
         const dim3 grid(packed.padded_rows / 32, packed.panels, batches);
-        pack_panels<Halves, Packed><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
+        pack_panels<Halves, Order><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
     }
     return cudaGetLastError();
 }

@@ -18,12 +18,16 @@ from kernelwright.kernels import (
     gemm_sm90_bricks,
     gemm_sm90_f16x1,
     gemm_sm90_half,
+    gemm_sm90_turned,
     gemm_small,
 )
 from kernelwright.kernels.gemm_shape import Gemm, Operand, bytes_moved, rows_are_readable
 
 H200, A100 = resolve("h200"), resolve("a100")
-TEMPLATES = (gemm_sm90, gemm_sm90_bricks, gemm_sm80, gemm_simt, gemm_skinny, gemm_sm90_half, gemm_sm90_f16x1)
+TEMPLATES = (
+    *(gemm_sm90, gemm_sm90_bricks, gemm_sm90_turned, gemm_sm80),
+    *(gemm_simt, gemm_skinny, gemm_sm90_half, gemm_sm90_f16x1),
+)
 
 
 def product(m: int, n: int, k: int, dtype: str = "float32", batches: int = 1, constant: bool = True) -> Gemm:
