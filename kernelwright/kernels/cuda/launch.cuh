@@ -21,6 +21,43 @@ struct OnDevice {
 };
 #endif
 
+// kw: let_next_begin
+// A launch that follows may be put on multiprocessors as these become free; it waits for all of this by itself.
+KW_DEVICE void let_next_begin() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+// kw: wait_for_launch_before
+KW_DEVICE void wait_for_launch_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+// kw: launch_early
+// A launch that may begin while the one before it ends, on GPUs that can do that.
+#ifndef __CUDACC_RTC__
+template <typename... Parameters>
+cudaError_t launch_early(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, cudaStream_t stream,
+                         Parameters... arguments) {
+    int device = 0, major = 0;
+    if (const cudaError_t error = cudaGetDevice(&device)) return error;
+    if (const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) return error;
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t launch = {};
+    launch.gridDim = dim3(blocks);
+    launch.blockDim = dim3(threads);
+    launch.stream = stream;
+    launch.attrs = &early;
+    launch.numAttrs = major >= 9;
+    return cudaLaunchKernelEx(&launch, kernel, arguments...);
+}
+#endif
+
 // kw: addressed
 // The address of arguments that live until the end of the expression they are in.
 #ifndef __CUDACC_RTC__
