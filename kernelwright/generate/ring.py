@@ -59,7 +59,7 @@ def ring_source(kernel: Kernel, choice: reduce_ring.Config) -> Source:
         "together": choice.together,
         "each": choice.each,
         "holds": choice.holds,
-        "clerks": reduce_ring.clerks(choice),
+        "clerks": choice.clerks,
     }
     memory = {
         "shared_bytes": reduce_ring.shared_bytes(choice, work),

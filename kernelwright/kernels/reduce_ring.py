@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import product
 
 from kernelwright.device import Device
 from kernelwright.kernels import reduce, reduce_woven
@@ -13,13 +14,25 @@ from kernelwright.kernels.pointwise import LAUNCH_US
 from kernelwright.kernels.reduce import WARP, RowWork
 from kernelwright.kernels.reduce_woven import L2_SPEED, UNEVEN
 
-# Blocks that share a row meet once for each phase that reduces, and so long it takes, while what they sent for still
-# arrives. What covers less than that leaves memory idle; another block of the multiprocessor covers half of the rest.
-MEETING_US = 3.0
-BESIDE = 0.5
+# What is told of a row is known to all its blocks so many microseconds later, later for each of them; by a clerk, who
+# has to wait for the warps that go on, later still (H200: softmax over 393,216 columns with 16 and 24 blocks a row,
+# InstanceNorm over 262,144 with 16, GroupNorm over 2,097,152 with 64 and 128).
+KNOWN_US, KNOWN_A_BLOCK_US = 3.0, 0.012
+KNOWN_BY_CLERK_US = 8.0
+
+# Between two rows nobody moves anything for so long: states go through a tree, and those of all blocks are merged.
+TURN_US, TURN_A_BLOCK_US = 0.3, 0.005
+TURN_WITH_CLERK_US = 0.6
+TURN_OF_TWO_US = 0.3  # more where a multiprocessor has two blocks, of half as many threads
+
+# Where one row is held, this much of what is on its way covers the time until it is known.
+COVERS = 0.5
+
+# Fewer vectors at a time: more waiting for each.
+STEPS = {4: 1.0, 2: 1.018, 1: 1.065}
 
 # So much of a copy's speed is reached with something on its way all the time.
-REACHED = 0.97
+REACHED = 0.99
 
 # The values of a row are no more than this.
 ROW_BYTES = 64
@@ -29,6 +42,7 @@ COPIED_BYTES = (4, 8, 16, 32)
 
 # Places that a row has around the ring, from the least on: more blocks than this many times the fewest are not offered.
 MOST_TIMES_AS_MANY = 4
+MOST_CONFIGS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +58,7 @@ class Config:
     together  rows at a time, whose blocks all run at once
     each      blocks that a multiprocessor has at a time
     holds     rows that a block has at a time: while one is stored and another read, the others wait to be heard of
+    clerks    threads of a block that tell and hear what becomes known of rows, while the others go on
     """
 
     threads: int
@@ -55,6 +70,7 @@ class Config:
     together: int = 1
     each: int = 1
     holds: int = 1
+    clerks: int = 0
 
     @property
     def slots(self) -> int:
@@ -81,7 +97,7 @@ def shared_bytes(config: Config, work: RowWork) -> int:
 def static_shared_bytes(config: Config, work: RowWork) -> int:
     """The states of the warps of a block; and what all blocks of a row have told, or the values of two rows."""
     states = reduce_woven.static_shared_bytes(as_woven(config), work) // 2
-    return 2 * states + 2 * ROW_BYTES if config.holds > 1 else states + 4 * told_words(config, work) + 16
+    return 2 * states + 2 * ROW_BYTES if config.clerks else states + 4 * told_words(config, work) + 16
 
 
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
@@ -115,6 +131,8 @@ def why_no_ring(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{config.ahead} of {config.vectors} places ahead, {config.step} at a time."
     if config.slots * config.holds + config.ahead != config.vectors:
         return f"{config.vectors} places for {config.holds} rows and {config.ahead} ahead."
+    if config.clerks not in (0, WARP) or (config.clerks and config.holds == 1):
+        return f"{config.clerks} clerks for {config.holds} rows."
     if config.holds > 1 and (config.blocks == 1 or len(work.state_bytes) > 1):
         return "a row that waits to be heard of has one reduction, and other blocks."
     if config.slots != slots_of(config, work):
@@ -132,17 +150,12 @@ def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
     asked, room = shared_bytes(config, work) + static_shared_bytes(config, work), room_bytes(config, device)
     if asked > room:
         return f"{asked:,} B of shared memory; each of {config.each} blocks has {room:,} B."
-    threads = config.threads + clerks(config)
+    threads = config.threads + config.clerks
     if threads > device.max_threads_per_block or threads * config.each > device.max_threads_per_multiprocessor:
         return f"{config.each} blocks of {threads} threads are more than a multiprocessor has."
     most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (threads * config.each) // 8 * 8)
     wanted = registers(config, work)
     return f"{wanted} registers; a thread has {most}." if wanted > most else None
-
-
-def clerks(config: Config) -> int:
-    """Threads of a block that tell and hear what becomes known of rows, while the others go on."""
-    return WARP if config.holds > 1 else 0
 
 
 def room_bytes(config: Config, device: Device) -> int:
@@ -156,34 +169,37 @@ def registers(config: Config, work: RowWork) -> int:
 
 @cache
 def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
-    """Every config that fits, the most promising first."""
+    """The configs that fit, the most promising first."""
     if device.kind != "cuda" or work.across or not work.holds or not work.sent:
         return ()
     offered = dict.fromkeys(every_config(work, device))
     fitting = [config for config in offered if why_not(config, work, device) is None]
-    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))
+    return tuple(sorted(fitting, key=lambda c: cost_us(c, work, device)))[:MOST_CONFIGS]
 
 
 def every_config(work: RowWork, device: Device) -> Iterator[Config]:
-    """As many rows at a time as there is room for; the more blocks have one, the more of it is on its way."""
+    """As many rows at a time as there are blocks for; the more blocks have one, the more rows each can hold."""
     lanes = reduce_woven.widest_lanes(work)
     kept = work.kept_bytes(lanes)
-    for threads, each in ((1024, 1), (512, 1), (512, 2), (256, 2)):
+    for threads, each in ((512, 1), (256, 2), (1024, 1)):
         most = device.multiprocessors * each
         fewest = 0
         for blocks in range(1, most + 1):
-            together = min(work.rows, most // blocks)
-            for step in (4, 2, 1):
-                config = Config(threads, lanes, 2 * step, step, step, blocks, together, each)
+            if fewest and blocks > MOST_TIMES_AS_MANY * fewest:
+                break
+            for step, holds in product(STEPS, (1, 2, 3)):
+                config = Config(
+                    threads, lanes, 2 * step, step, step, blocks, min(work.rows, most // blocks), each, holds
+                )
                 slots = slots_of(config, work)
                 places = (room_bytes(config, device) - static_shared_bytes(config, work)) // (threads * kept)
-                for holds in (1, 2, 3, 4):
-                    ahead = min(places - holds * slots, slots) // step * step
-                    if ahead > 0:
-                        fewest = fewest or blocks
-                        yield replace(config, vectors=holds * slots + ahead, ahead=ahead, holds=holds)
-            if fewest and blocks >= MOST_TIMES_AS_MANY * fewest:
-                break
+                ahead = min(places - holds * slots, slots) // step * step
+                if ahead > 0:
+                    fewest = fewest or blocks
+                    found = replace(config, vectors=holds * slots + ahead, ahead=ahead)
+                    yield found
+                    if holds > 1:
+                        yield replace(found, clerks=WARP)
 
 
 def workspace_bytes(config: Config, work: RowWork) -> int:
@@ -192,15 +208,23 @@ def workspace_bytes(config: Config, work: RowWork) -> int:
 
 
 def cost_us(config: Config, work: RowWork, device: Device) -> float:
-    """Bytes at nearly the speed of a copy, and what each round adds while its blocks meet."""
+    """Bytes at nearly the speed of a copy, and what each turn adds before the next one begins."""
+    gbps = device.copy_gbps * REACHED
     even = reduce_woven.is_even(as_woven(config), work)
     moved = work.bytes_moved * (1.0 if even else UNEVEN)
     moved += max(0, work.rows - config.together) * work.repeated_bytes / L2_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     busy = min(1.0, config.together * config.blocks / config.each / device.multiprocessors / 0.9)
-    covered = config.ahead * config.threads * work.kept_bytes(config.lanes) * config.blocks * config.together
-    exposed = max(0.0, MEETING_US - covered / device.copy_gbps / 1e3) * (BESIDE if config.each > 1 else 1.0)
-    exposed = exposed + 0.5 if config.holds == 1 else 0.3
-    rounds = math.ceil(work.rows / config.together) * len(work.state_bytes)
-    steps = 1.0 + 0.01 * (2 - math.log2(config.step))  # fewer vectors at a time: more waiting for each
-    return 2 * LAUNCH_US + moved / device.copy_gbps / 1e3 / REACHED / busy * narrow * steps + rounds * exposed
+    moving = moved / gbps / 1e3 / busy * narrow * STEPS[config.step]
+    turns = math.ceil(work.rows / config.together) * len(work.state_bytes)
+    return 2 * LAUNCH_US + moving + turns * turn_us(config, work, device)
+
+
+def turn_us(config: Config, work: RowWork, device: Device) -> float:
+    """What passes between two rows: until everything is known of the one that comes next, and to merge it."""
+    known = KNOWN_BY_CLERK_US if config.clerks else KNOWN_US + KNOWN_A_BLOCK_US * config.blocks
+    row_us = work.bytes_moved / work.rows * config.together / device.copy_gbps / 1e3
+    ahead = config.ahead * config.threads * work.kept_bytes(config.lanes) * config.blocks * config.together
+    covered = COVERS * ahead / device.copy_gbps / 1e3 if config.holds == 1 else (config.holds - 1) * row_us
+    merging = TURN_WITH_CLERK_US if config.clerks else TURN_US + TURN_A_BLOCK_US * config.blocks
+    return max(0.0, known - covered) + merging + TURN_OF_TWO_US * (config.each > 1)

@@ -40,6 +40,10 @@ RINGS: dict[str, tuple[Shape, Ring]] = {
     "two rows are held": ((9, 1000), Ring(32, 4, 9, 1, 1, 2, 2, holds=2)),
     "three rows are held": ((11, 1004), Ring(32, 4, 14, 2, 2, 2, 1, holds=3)),
     "more rows could be held than there are": ((2, 1000), Ring(32, 4, 13, 1, 1, 2, 1, holds=3)),
+    "a clerk": ((9, 1000), Ring(32, 4, 9, 1, 1, 2, 2, holds=2, clerks=32)),
+    "a clerk of three rows": ((11, 1004), Ring(64, 4, 8, 2, 2, 2, 1, holds=3, clerks=32)),
+    "a clerk hears many": ((5, 4000), Ring(32, 2, 5, 1, 1, 40, 1, holds=2, clerks=32)),
+    "a clerk for fewer rows": ((2, 1000), Ring(32, 4, 13, 1, 1, 2, 1, holds=3, clerks=32)),
 }
 
 
@@ -108,7 +112,7 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
 
 
 MISTAKES = {
-    "nobody waits": ("while (uint32_t(word >> 32) != uint32_t(turn) + 1) word = told_by_grid(parts + i);", "", "off by"),
+    "nobody waits": ("while (uint32_t(word >> 32) != uint32_t(turn) + 1) word = told_by_grid(parts + i);", "", "off by"),  # noqa: E501
     "some say nothing": ("    if (threadIdx.x == 0) {\n        uint64_t* const parts", "    if (threadIdx.x == 0 && part > 0) {\n        uint64_t* const parts", "no thread can go on"),  # noqa: E501
     "what arrives is not waited for": ("arrived_but<Slots::ahead / step>();", "", "off by"),
     "places are sent to too early": ("const int spot = Slots::next(place, Slots::ahead);", "const int spot = place;", RACE + "|off by"),  # noqa: E501

@@ -2,8 +2,9 @@
 // and the first of the next are one walk. A vector's place is free as soon as it is stored, and what takes it is sent for
 // at once, by a copy that needs no registers: the first vectors of the next row come while the blocks of this one meet.
 //
-// A block may hold several rows. Then one more warp, its clerk, tells the others what the block has found of a row, and
-// hears what they tell, while the block reads the next row and stores the one before: nobody waits for who is late.
+// A block may hold several rows: it tells what it has found of one, reads the next, and hears only then what the others
+// have told of the first, which it stores while it reads the row after that. Nobody waits for who is late. Where a row has
+// many blocks, one more warp may tell and hear, the block's clerk, while the others go on.
 //
 // Config: threads  of a block, all on one row            lanes     of a vector
 //         vectors  places of a thread in shared memory   ahead     of them, for what is on its way
@@ -300,6 +301,34 @@ template <typename Body, typename Config> KW_DEVICE void ring_alone(const typena
     }
 }
 
+// kw: ring_several
+// Several rows are held: what others tell of one is heard after the next has been read.
+template <typename Body, typename Config> KW_DEVICE void ring_several(const typename Body::Args& args, void* workspace) {
+    using Slots = RingSlots<Body, Config>;
+    using Rows = RingRows<Body, Config>;
+    constexpr int holds = Config::holds;
+    auto r = Body::template begin<1>(args, Rows::of(0).row());
+    typename Slots::Late late[Slots::step];
+    for (int turn = 0, place = 0;; ++turn) {
+        const auto now = Rows::of(turn - holds), next = Rows::of(turn);
+        if (now.active) {
+            r = Body::template begin<1>(args, now.row());
+            Body::finish(hear_words<Body, Config, 0>(workspace, turn - holds), r);
+        } else {
+            __syncthreads();  // what is told next would come over what was told last
+        }
+        const auto after = Body::template begin<1>(args, next.row());
+        typename Body::template State<0, Config::lanes> state;
+        state.clear();
+        ring_relay<Body, Config>(args, now, r, next, after, Rows::of(turn + 1), Rows::of(turn + 1 - holds), place, late,
+                                 state);
+        if (now.speaks() && now.part == 0) Body::store_row(args, now.row(), r);
+        if (Rows::ends(turn)) return;
+        if (next.active) tell_words<Body, Config, 0>(state.folded(), workspace, next.part, turn);
+        else __syncthreads();  // what is heard next would come over what was heard last
+    }
+}
+
 // kw: RingDesk
 // Where a block and its clerk leave things for each other: what the warps have found of a row, and the values of another.
 // Two places, used in turn: a barrier lies between who writes in one and who reads it.
@@ -402,7 +431,7 @@ __global__ void __launch_bounds__(Config::threads + Config::clerks, Config::each
 reduce_ring_kernel(typename Body::Args args, void* workspace) {
     using Slots = RingSlots<Body, Config>;
     static_assert(Config::holds == 1 || (Body::reductions == 1 && Config::blocks > 1), "what is heard late ends a row");
-    static_assert(Config::clerks == (Config::holds > 1 ? 32 : 0), "who hears something late has a clerk");
+    static_assert(Config::clerks == 0 || (Config::clerks == 32 && Config::holds > 1), "a clerk is a warp");
     if (threadIdx.x < Config::threads) {
 #pragma unroll 1
         for (int slot = 0; slot < Slots::ahead; slot += Slots::step)
@@ -410,6 +439,8 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
     }
     if constexpr (Config::holds == 1) {
         ring_alone<Body, Config>(args, workspace);
+    } else if constexpr (Config::clerks == 0) {
+        ring_several<Body, Config>(args, workspace);
     } else {
         __shared__ RingDesk<Body, Config> desk;
         if (threadIdx.x < Config::threads) ring_worker<Body, Config>(args, desk);
