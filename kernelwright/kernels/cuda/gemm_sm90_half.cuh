@@ -3,7 +3,7 @@
 //
 //   warp 0       one thread fills a ring of stages: 128 x 64 of A and tile_n x 64 of W
 //   2 warpgroups 64 rows of a tile each: m64 x tile_n x k16 products straight from shared memory. Or `own_tiles`: every
-//                second tile each, so that one stores its results while the other multiplies; the last one they share
+//                second tile each, so that one stores its results while the other multiplies
 //
 // A cluster of two blocks, one above the other, shares W: each loads half of it for both. Without that the copies from
 // L2 (48 bytes a clock and multiprocessor at the full rate) would be the limit.
@@ -165,28 +165,6 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, work.n / Config::tile_n);
 }
 
-// Of a block's last tile one warpgroup has all the sums, and the other nothing to do any more: it takes the lower 64 rows,
-// through memory that the ring does not need again, once all four warps have multiplied (named barrier 3). Named barrier
-// 4 says that they are there.
-constexpr int all_multiplied = 3, handed_over = 4;
-
-template <int N> KW_DEVICE void hand_over(uint32_t data, const float (&sum)[N]) {
-    named_sync(all_multiplied, 128);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) store_shared(data + (i * 32 + (threadIdx.x & 127)) * 16, &sum[i]);
-    named_arrive(handed_over, 256);
-}
-template <int N> KW_DEVICE void take_over(uint32_t data, float (&sum)[N]) {
-    named_sync(handed_over, 256);
-#pragma unroll
-    for (int i = 0; i < N; i += 4) {
-        float four[4];
-        load_shared(four, data + (i * 32 + (threadIdx.x & 127)) * 16);
-#pragma unroll
-        for (int j = 0; j < 4; j++) sum[i + j] = four[j];
-    }
-}
-
 template <class Config, class Epilogue>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
                        uint32_t empty, int consumer) {
@@ -241,20 +219,11 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
 #pragma unroll
         for (int h = 0; h < S::heights; h++) pin(sum[h]);
         release<Config>(empty, before, lane);
-        const bool shared = Config::own_tiles && index + schedule.step() >= schedule.count;
-        if (shared) hand_over(data, sum[S::heights - 1]);
 #pragma unroll
         for (int h = 0; h < S::heights; h++)
-            if (h == 0 || !shared) finish<Config, Epilogue>(problem, args, work, row + h * 64, lane, sum[h]);
+            finish<Config, Epilogue>(problem, args, work, row + h * 64, lane, sum[h]);
     }
-    if constexpr (Config::own_tiles) {
-        if (others_turn) return;
-        named_sync(my_turn, 256);  // the turn that is handed over last
-        float sum[Config::tile_n / 2];
-        take_over(data, sum);
-        const int last = (schedule.count - 1 - schedule.first()) / schedule.step() * schedule.step() + schedule.first();
-        finish<Config, Epilogue>(problem, args, schedule[last], row + 64, lane, sum);
-    }
+    if (Config::own_tiles && !others_turn) named_sync(my_turn, 256);  // the turn that is handed over last
 }
 
 template <class Config, class Epilogue>
