@@ -54,7 +54,7 @@ def spread_source(kernel: Kernel, choice: reduce_spread.Config) -> Source:
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
     (scratch,) = spread_extra(kernel, choice).scratch
     sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
-    sizes |= {"blocks": choice.blocks, "width": choice.width, "beside": choice.beside}
+    sizes |= {"blocks": choice.blocks, "width": choice.width, "beside": choice.beside, "early": int(choice.early)}
     config = config_struct(f"{name}Config", sizes, {"workspace_bytes": scratch.nbytes})
     struct = writer.struct(name, formula) + "\n\n" + config
     arguments = f"{{{', '.join(writer.arguments)}}}, {identifier(scratch.name)}, stream"

@@ -49,6 +49,12 @@ BUSY_LATENCY_NS = 1250
 # What a cluster with its multiprocessors to itself takes longer: 4.5 to 7.5 ms where 3.1 to 3.6 are the floor (H200).
 UNCOVERED_CLUSTER = 0.5
 
+# What clusters take longer at best: 5.3 to 8.4 ms where 4.1 are the floor (65,535 columns, H200).
+CLUSTERED = 0.2
+
+# A reduction that is split among so many threads reads as fast as it can.
+FINE_THREADS = 2**19
+
 # Loops of a thread over no more elements are unrolled.
 FEW_ELEMENTS = 128
 
@@ -56,6 +62,10 @@ FEW_ELEMENTS = 128
 # in kernels/cuda/reduce.cuh.
 KEPT_IN_FLIGHT_BYTES = 65536
 MOST_VECTORS_IN_FLIGHT = 16
+
+# What blocks of 1024 threads touch at once of a line of memory is longer: 2,060 us instead of 2,333 for sums over
+# columns of 128 times 4,096 x 4,095 (H200), as for means and arguments; not so for maxima.
+WIDE = 0.9
 
 # One multiprocessor by itself moves no more.
 MOST_GBPS_A_MULTIPROCESSOR = 60.0
@@ -424,9 +434,7 @@ def across_configs(work: RowWork, device: Device) -> Iterator[Config]:
 
 
 def wide_configs(work: RowWork) -> Iterator[Config]:
-    """What blocks of 1024 threads touch at once of a line of memory is longer, and of columns that four blocks share
-    each follows a longer stretch: 2,060 us instead of 2,333 for 128 times 4,096 x 4,095 (H200). The model does not see
-    why; the tuner does."""
+    """Blocks of 1024 threads, and columns that four blocks share: see WIDE."""
     if work.phases == 1 and work.columns >= 1024:
         for lanes in (4, 2, 1):
             yield Config(1024, lanes, 4, 8, "again", 4, False)
@@ -499,6 +507,7 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     scattered: float = max(1.0, min(work.line * item, 256) / run) ** 0.3
     if work.across:  # walking down columns, longer runs are better still, and so are more threads (4,096 x 4,095, H200)
         scattered *= max(1.0, min(work.line * item, 1024) / run) ** 0.05 * (512 / config.threads) ** 0.05
+        scattered *= WIDE if config.threads == 1024 else 1.0
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     # Two loads side by side meet the same lines twice; many in flight cost registers, and so occupancy.
     wide = 1.0 + 0.02 * (config.lanes * item > 16)
@@ -507,7 +516,11 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     # A cluster reads a row, meets and writes it: with nothing else on its multiprocessors, one row after the other.
     alone = config.cluster and blocks_of(config, work) > resident
     waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if alone else 0.0
-    staged = 1.0 + 0.02 * (config.keep == "shared") + 0.03 * config.cluster + waiting
+    staged = 1.0 + 0.02 * (config.keep == "shared") + CLUSTERED * config.cluster + waiting
+    # Rows side by side cost occupancy; longer stretches of few blocks cost a little too (sums of 8.6 GB, H200).
+    staged *= 1.0 + 0.025 * math.log2(config.beside)
+    if config.is_split and not work.across:
+        staged *= 1.0 + 0.02 * max(0.0, math.log2(FINE_THREADS / (blocks_of(config, work) * config.threads)))
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged
 
 

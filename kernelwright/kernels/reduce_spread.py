@@ -18,8 +18,13 @@ READING = 1.055
 # Of what was read last, so much of the L2 cache still has it when it is wanted again.
 STAYS = 0.5
 
-# What all rows read comes from the L2 cache, which is so many times as fast as memory.
-L2_SPEED = 1.5
+# What all rows read comes from the L2 cache, which is so many times as fast as memory; but a thread that has many rows
+# takes registers from others (LayerNorm of 16 rows of 4,194,304 columns, H200).
+L2_SPEED = 4.0
+MANY_ROWS = 0.015
+
+# Of rows that take no longer than this, launches begin as the one before ends.
+SHORT_BYTES = 2 << 30
 
 # To merge what the blocks of a row have left, and to fetch a row's values before anything is stored.
 CLOSING_US = 4.0
@@ -35,6 +40,7 @@ class Config:
     blocks     that share a row
     width      threads of a block that stores
     beside     rows of which a thread stores a vector
+    early      launches begin as the one before ends
     """
 
     threads: int
@@ -43,6 +49,7 @@ class Config:
     blocks: int
     width: int
     beside: int
+    early: bool = False
 
 
 def as_plain(config: Config) -> reduce.Config:
@@ -83,13 +90,13 @@ def configs(work: RowWork, device: Device) -> tuple[Config, ...]:
 
 
 def every_config(work: RowWork, device: Device) -> Iterator[Config]:
-    shared = (16, 8, 4, 2, 1) if work.repeated_bytes else (1,)
+    shared = (8, 16, 4, 2, 1) if work.repeated_bytes else (1,)
     for lanes in (4, 2, 1):
         for threads in (256, 512):
             for blocks in reduce.split_counts(work, lanes, threads, device):
                 for beside in shared:
                     for width in (128, 256):
-                        yield Config(threads, lanes, 4, blocks, width, beside)
+                        yield Config(threads, lanes, 4, blocks, width, beside, work.bytes_moved < SHORT_BYTES)
 
 
 def workspace_bytes(config: Config, work: RowWork, row_bytes: int) -> int:
@@ -102,10 +109,11 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
     stays = min(work.again_bytes, STAYS * device.l2_bytes)
     shared = work.repeated_bytes * (math.ceil(work.rows / config.beside) - 1) / L2_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
-    wide = 1.0 + 0.05 * (config.lanes * max(work.itemsizes) > 16)
-    few = max(1.0, 4 * device.multiprocessors / (work.rows * config.blocks)) ** 0.3
+    many = 1.0 + MANY_ROWS * max(0.0, math.log2(config.beside / 4))
+    few: float = max(1.0, 4 * device.multiprocessors / (work.rows * config.blocks)) ** 0.3
     moved = read / READING * few + work.bytes_moved - stays + shared
     close = (len(work.state_bytes) + 2) * LAUNCH_US + CLOSING_US
     merging = config.blocks / config.threads * reduce.PART_US
-    uneven = 0.01 * abs(math.log2(work.rows * config.blocks / (8 * device.multiprocessors)))
-    return close + merging + moved / device.copy_gbps / 1e3 * narrow * wide * (1 + uneven)
+    wanted = device.multiprocessors * (4 if config.early else 8)  # blocks: all at once, or short stretches
+    uneven = 1.0 + 0.01 * abs(math.log2(work.rows * config.blocks / wanted))
+    return close + merging + moved / device.copy_gbps / 1e3 * narrow * many * uneven

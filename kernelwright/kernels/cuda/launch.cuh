@@ -37,23 +37,23 @@ KW_DEVICE void wait_for_launch_before() {
 }
 
 // kw: launch_early
-// A launch that may begin while the one before it ends, on GPUs that can do that.
+// A launch that may begin while the one before it ends, where that is wanted and the GPU can do it.
 #ifndef __CUDACC_RTC__
 template <typename... Parameters>
 cudaError_t launch_early(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, cudaStream_t stream,
-                         Parameters... arguments) {
+                         bool early, Parameters... arguments) {
     int device = 0, major = 0;
     if (const cudaError_t error = cudaGetDevice(&device)) return error;
     if (const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) return error;
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t launch = {};
     launch.gridDim = dim3(blocks);
     launch.blockDim = dim3(threads);
     launch.stream = stream;
-    launch.attrs = &early;
-    launch.numAttrs = major >= 9;
+    launch.attrs = &attribute;
+    launch.numAttrs = early && major >= 9;
     return cudaLaunchKernelEx(&launch, kernel, arguments...);
 }
 #endif

@@ -7,6 +7,7 @@
 //
 // Config: threads  of a block that reduces, and blocks that share a row    vectors  a thread of it has in flight
 //         width    threads of a block that stores                          beside   rows of which a thread stores a vector
+//         early    whether launches begin as the one before ends
 #pragma once
 
 #include "reduce.cuh"
@@ -38,8 +39,8 @@ __global__ void __launch_bounds__(Config::threads) spread_phase_kernel(typename 
     constexpr Index turn = Index(step) * Config::blocks, times = (Place::vectors + turn - 1) / turn;
     const Place place;
     const Index row = place.row(), begin = Index(place.part) * step;
-    let_next_begin();
-    if (phase > 0) wait_for_launch_before();
+    if (Config::early) let_next_begin();
+    if (Config::early && phase > 0) wait_for_launch_before();
     auto r = Body::template begin<1>(args, row);
     reduce_catch_up<Body, Config, phase>(place, workspace, r);
     const auto take = [&](Index at, auto whole, auto& s) {
@@ -78,8 +79,8 @@ __global__ void __launch_bounds__(Config::threads) spread_close_kernel(typename 
     place.unit = blockIdx.x;
     place.part = 0;
     place.active = true;
-    let_next_begin();
-    wait_for_launch_before();
+    if (Config::early) let_next_begin();
+    if (Config::early) wait_for_launch_before();
     auto r = Body::template begin<1>(args, place.row());
     reduce_catch_up<Body, Config, Body::reductions>(place, workspace, r);
     if (!place.speaks()) return;
@@ -116,7 +117,7 @@ __global__ void __launch_bounds__(Config::width) spread_store_kernel(typename Bo
             x[u] = Body::template load_last<lanes>(args, first + u, at * lanes);
             late[u] = Body::template late<lanes>(args, first + u, at * lanes);
         }
-    wait_for_launch_before();  // what is loaded so far was there before
+    if (Config::early) wait_for_launch_before();  // what is loaded so far was there before
 #pragma unroll
     for (int u = 0; u < beside; ++u)
         if (first + u < SpreadRows<Body, Config>::units) r[u] = rows[first + u];
@@ -136,15 +137,17 @@ cudaError_t spread_launches(const typename Body::Args& args, void* workspace, cu
         constexpr unsigned blocks = unsigned(units * Config::blocks);
         if constexpr (phase == 0) kernel<<<blocks, Config::threads, 0, stream>>>(args, workspace);
         const cudaError_t error =
-            phase == 0 ? cudaGetLastError() : launch_early(kernel, blocks, Config::threads, stream, args, workspace);
+            phase == 0 ? cudaGetLastError()
+                       : launch_early(kernel, blocks, Config::threads, stream, Config::early, args, workspace);
         return error != cudaSuccess ? error : spread_launches<Body, Config, phase + 1>(args, workspace, stream);
     } else {
         const auto close = spread_close_kernel<Body, Config>;
-        if (const cudaError_t error = launch_early(close, unsigned(units), Config::threads, stream, args, workspace))
+        if (const cudaError_t error =
+                launch_early(close, unsigned(units), Config::threads, stream, Config::early, args, workspace))
             return error;
         constexpr int64_t blocks = SpreadTiles<Body, Config>::groups * SpreadTiles<Body, Config>::tiles;
         const auto store = spread_store_kernel<Body, Config>;
-        return launch_early(store, unsigned(blocks), Config::width, stream, args, workspace);
+        return launch_early(store, unsigned(blocks), Config::width, stream, Config::early, args, workspace);
     }
 }
 #endif
