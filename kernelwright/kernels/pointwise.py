@@ -154,7 +154,7 @@ def cost_us(config: PointwiseConfig, work: Work, device: Device) -> float:
     # Narrow loads issue more instructions; many wide ones in flight cost registers, and so occupancy.
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * item)))
     crowded = 1.0 + 0.02 * max(0.0, math.log2(each * item / 64))
-    # One load of 16 bytes a thread is as fast as a copy, two are at 97 %, two side by side at 93 (4,096 x 393,216, H200).
+    # A load of 16 bytes a thread is as fast as a copy, two are at 97 %, two side by side at 93 (4,096 x 393,216, H200).
     several = 1.0 if isinstance(config, TileConfig) else 1.0 + 0.03 * math.log2(config.vectors)
     wide = 1.0 + 0.07 * (config.lanes * item > 16)
     return LAUNCH_US + floor_us(work, device) * shortage * narrow * crowded * several * wide * idle

@@ -52,6 +52,9 @@ UNCOVERED_CLUSTER = 0.5
 # What clusters take longer at best: 5.3 to 8.4 ms where 4.1 are the floor (65,535 columns, H200).
 CLUSTERED = 0.2
 
+# Windows with more elements are no better off side by side.
+LONG_WINDOW = 64
+
 # A reduction that is split among so many threads reads as fast as it can.
 FINE_THREADS = 2**19
 
@@ -517,8 +520,8 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     alone = config.cluster and blocks_of(config, work) > resident
     waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if alone else 0.0
     staged = 1.0 + 0.02 * (config.keep == "shared") + CLUSTERED * config.cluster + waiting
-    # Rows side by side cost occupancy; longer stretches of few blocks cost a little too (sums of 8.6 GB, H200).
-    staged *= 1.0 + 0.025 * math.log2(config.beside)
+    # Long rows side by side cost occupancy (windows of 11 x 11, H200); long stretches of few blocks too (sums of 8.6 GB).
+    staged *= 1.0 + 0.025 * math.log2(config.beside) * (work.columns > LONG_WINDOW)
     if config.is_split and not work.across:
         staged *= 1.0 + 0.02 * max(0.0, math.log2(FINE_THREADS / (blocks_of(config, work) * config.threads)))
     return read / device.copy_gbps / 1e3 * shortage * narrow * wide * crowded * scattered * staged

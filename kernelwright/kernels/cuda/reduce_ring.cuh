@@ -1,4 +1,4 @@
-// Rows that pass through a ring in shared memory, woven into each other as in reduce_woven.cuh: the last phase of a row
+// Rows that go through a ring in shared memory, woven into each other as in reduce_woven.cuh: the last phase of a row
 // and the first of the next are one walk. A vector's place is free as soon as it is stored, and what takes it is sent for
 // at once, by a copy that needs no registers: the first vectors of the next row come while the blocks of this one meet.
 //

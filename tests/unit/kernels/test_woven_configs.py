@@ -111,7 +111,11 @@ def test_the_tuner_sees_wide_blocks_across() -> None:
 
 def test_the_tuner_sees_the_best_of_each_template() -> None:
     kernel = kernel_of(softmax(leaf(0, (4096, ROW)), (1,)))
-    assert {template_of(choice).name for choice in short_list(kernel, H200)} == {"reduce", "reduce_woven"}
+    assert {template_of(choice).name for choice in short_list(kernel, H200)} == {
+        "reduce",
+        "reduce_woven",
+        "reduce_ring",
+    }
 
 
 def test_windows_must_overlap_and_their_runs_start_at_words() -> None:
