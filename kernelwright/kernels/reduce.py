@@ -520,7 +520,7 @@ def moving_us(config: Config, work: RowWork, device: Device) -> float:
     alone = config.cluster and blocks_of(config, work) > resident
     waiting = UNCOVERED_CLUSTER / resident_blocks(config, work, device) ** 2 if alone else 0.0
     staged = 1.0 + 0.02 * (config.keep == "shared") + CLUSTERED * config.cluster + waiting
-    # Long rows side by side cost occupancy (windows of 11 x 11, H200); long stretches of few blocks too (sums of 8.6 GB).
+    # Long rows side by side cost occupancy (windows of 11 x 11, H200), and long stretches of few blocks (8.6 GB) time.
     staged *= 1.0 + 0.025 * math.log2(config.beside) * (work.columns > LONG_WINDOW)
     if config.is_split and not work.across:
         staged *= 1.0 + 0.02 * max(0.0, math.log2(FINE_THREADS / (blocks_of(config, work) * config.threads)))

@@ -18,7 +18,7 @@ from kernelwright.generate.generate import launch_of, program_text, ranked_choic
 from kernelwright.generate.reduce import work_of_rows
 from kernelwright.ir.dtypes import float16, float32, int32
 from kernelwright.ir.nodes import Broadcast, Const, Input, Map, Node, Reduce, Shape
-from kernelwright.kernels import reduce_sliding, reduce_woven
+from kernelwright.kernels import reduce_ring, reduce_sliding, reduce_spread, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import Config, CpuConfig, best_config, why_not
 from kernelwright.load import Problem
@@ -93,6 +93,17 @@ WOVEN: dict[str, tuple[Node, Choice]] = {
         Map("div", (ODD, Broadcast(LENGTHS, ODD.shape))),
         reduce_woven.Config(512, 1, 112, 16, 1, 132, 1, 8),
     ),
+    "through a ring": (LONG, reduce_ring.Config(512, 4, 28, 4, 4, 16, 8, 1, 2)),
+    "through a ring, one row": (LONG, reduce_ring.Config(1024, 4, 14, 6, 2, 12, 11, 1)),
+    "through a ring, with a clerk": (INSTANCES, reduce_ring.Config(512, 4, 28, 4, 4, 16, 8, 1, 3, 32)),
+    "through a ring, elements": (
+        Map("div", (ODD, Broadcast(LENGTHS, ODD.shape))),
+        reduce_ring.Config(512, 1, 112, 24, 4, 3, 44, 1, 2),
+    ),
+    "spread, with weights": (
+        Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
+        reduce_spread.Config(256, 4, 4, 32, 128, 8, True),
+    ),
     "wide, across": (Reduce("argmax", leaf(0, (128, 4096, 4095)), (1,)), Config(1024, 1, 4, 8, "again", 4, False)),
 }
 
@@ -159,8 +170,11 @@ def test_an_ampere_has_a_config_without_clusters_for_each_that_does_not_spill() 
         assert isinstance(config, Config)
         assert not config.cluster
         kernels.append((kernel, config))
-    woven = reduce_woven.configs(work_of_rows(kernel_of(LONG)), A100)[0]
-    library = build_cuda_library(program([*kernels, (kernel_of(LONG), woven)], "cuda"), "sm_80")
+    long, few = kernel_of(LONG), kernel_of(softmax(leaf(0, (4, 4194304)), (1,)))
+    kernels.append((long, reduce_woven.configs(work_of_rows(long), A100)[0]))
+    kernels.append((long, reduce_ring.configs(work_of_rows(long), A100)[0]))
+    kernels.append((few, reduce_spread.configs(work_of_rows(few), A100)[0]))
+    library = build_cuda_library(program(kernels, "cuda"), "sm_80")
     assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]
 
 

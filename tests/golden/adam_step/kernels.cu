@@ -51,6 +51,6 @@ struct AddDivSub {
 
 extern "C" int run0(const float* first, const float* gradient, const float* second, const float* weight, float* add, float* add_2, float* sub, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<AddDivSub, 8, 2, 256>({first, gradient, second, weight, add, add_2, sub}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<AddDivSub, 4, 1, 256>({first, gradient, second, weight, add, add_2, sub}, stream)) return 0 * 65536 + error;
     return 0;
 }

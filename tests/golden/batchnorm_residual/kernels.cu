@@ -29,8 +29,14 @@ struct SumDeviationsAdd {
         const Index j0 = column / 9216;
         const Index j1 = column % 9216;
         Operands<N> x;
-        x.conv = kw::load<N>(a.conv + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
+        x.conv = kw::load_once<N>(a.conv + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
         return x;
+    }
+
+    template <int N> KW_DEVICE static void send(const Args& a, Index row, Index column, Operands<N>& x) {
+        const Index j0 = column / 9216;
+        const Index j1 = column % 9216;
+        kw::send<N>(x.conv, a.conv + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
     }
 
     template <int N> KW_DEVICE static Row<N> begin(const Args& a, Index row) {
@@ -52,12 +58,22 @@ struct SumDeviationsAdd {
         }
     }
 
-    template <int N>
-    KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
-                               State<1, N>& s) {
+    template <int N> struct Late { kw::Vec<float, N> x; };
+
+    template <int N> KW_DEVICE static Late<N> late(const Args& a, Index row, Index column) {
         const Index j0 = column / 9216;
         const Index j1 = column % 9216;
-        const auto x_ = kw::load<N>(a.x + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
+        Late<N> y;
+        y.x = kw::load_constant<N>(a.x + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1);
+        return y;
+    }
+
+    template <int N>
+    KW_DEVICE static void store_vector(const Args& a, Index row, Index column, const Operands<N>& x, const Late<N>& late,
+                                        const Row<1>& r) {
+        const Index j0 = column / 9216;
+        const Index j1 = column % 9216;
+        const auto& x_ = late.x;
         kw::Vec<float, N> y0;
         KW_LANES for (int i = 0; i < N; ++i) {
             const float t0 = x.conv[i] * r.scale;
@@ -68,7 +84,13 @@ struct SumDeviationsAdd {
             const float t12 = kw::relu(t11);
             y0[i] = t12;
         }
-        kw::store<N>(a.y + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1, y0);
+        kw::store_once<N>(a.y + int64_t(row) * 9216 + int64_t(j0) * 294912 + j1, y0);
+    }
+
+    template <int N>
+    KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
+                               State<1, N>&) {
+        store_vector<N>(a, row, column, x, late<N>(a, row, column), r);
     }
 
     template <int N> KW_DEVICE static void finish(const State<0, N>& s, Row<N>& r) {
@@ -101,8 +123,9 @@ struct SumDeviationsAdd {
 };
 
 struct SumDeviationsAddConfig {
-    static constexpr int threads = 256, lanes = 4, team = 256, vectors = 18, blocks = 8;
-    static constexpr kw::Keep keep = kw::Keep::registers;
+    static constexpr int threads = 512, lanes = 4, team = 512, vectors = 28, ahead = 4, step = 4, blocks = 6, together = 22, each = 1, holds = 2, clerks = 0;
+    static constexpr int64_t shared_bytes = 229376;
+    static constexpr int64_t workspace_bytes = 16896;
 };
 
 // norm_num_batches_tracked = norm_num_batches_tracked + 1
@@ -132,11 +155,13 @@ struct Add {
 
 // --- entries: each runs its kernels in order on the caller's stream
 
-extern "C" int run0(const float* conv, const float* scale, const float* norm_weight, const float* norm_bias,
-    const float* x, float* norm_running_mean, float* norm_running_var, float* y, int64_t* norm_num_batches_tracked,
-    int device, cudaStream_t stream) {
+extern "C" int run0(uint8_t* workspace_sum_deviations_add, const float* conv, const float* scale,
+    const float* norm_weight, const float* norm_bias, const float* x, float* norm_running_mean,
+    float* norm_running_var, float* y, int64_t* norm_num_batches_tracked, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::reduce<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight, norm_bias, x, norm_running_mean, norm_running_var, y}, stream)) return 0 * 65536 + error;
-    if (const int error = kw::pointwise<Add, 8, 2, 256>({norm_num_batches_tracked}, stream)) return 1 * 65536 + error;
+    if (const int error = kw::reduce_ring<SumDeviationsAdd, SumDeviationsAddConfig>({conv, scale, norm_weight,
+        norm_bias, x, norm_running_mean, norm_running_var, y}, workspace_sum_deviations_add,
+        stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<Add, 4, 1, 256>({norm_num_batches_tracked}, stream)) return 1 * 65536 + error;
     return 0;
 }

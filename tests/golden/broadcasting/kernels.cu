@@ -46,6 +46,6 @@ extern "C" int run0(const float* image, const float* exposure, const float* vign
     const float* column_bias, const float* channel_scale, const float* temperature, float* y, int device,
     cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<MulDivTanh, 8, 2, 256>({image, exposure, vignette, row_bias, column_bias, channel_scale, temperature, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<MulDivTanh, 4, 1, 256>({image, exposure, vignette, row_bias, column_bias, channel_scale, temperature, y}, stream)) return 0 * 65536 + error;
     return 0;
 }

@@ -31,6 +31,6 @@ struct GeluErfMul {
 
 extern "C" int run0(const float* packed, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<GeluErfMul, 8, 2, 256>({packed, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<GeluErfMul, 4, 1, 256>({packed, y}, stream)) return 0 * 65536 + error;
     return 0;
 }

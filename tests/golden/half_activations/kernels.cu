@@ -53,6 +53,6 @@ struct MulAdd {
 
 extern "C" int run0(const kw::half* residual, const kw::half* x, const kw::half* shift, kw::half* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<MulAdd, 16, 2, 256>({residual, x, shift, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<MulAdd, 8, 1, 256>({residual, x, shift, y}, stream)) return 0 * 65536 + error;
     return 0;
 }

@@ -32,6 +32,6 @@ struct AddReluMul {
 
 extern "C" int run0(const float* product, const float* linear_bias, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<AddReluMul, 8, 4, 256>({product, linear_bias, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<AddReluMul, 4, 1, 256>({product, linear_bias, y}, stream)) return 0 * 65536 + error;
     return 0;
 }

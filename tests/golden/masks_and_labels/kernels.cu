@@ -43,6 +43,6 @@ struct AddNegWhere {
 
 extern "C" int run0(const int64_t* label, const bool* valid, const float* score, float* where, int64_t* where_2, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<AddNegWhere, 4, 4, 256>({label, valid, score, where, where_2}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<AddNegWhere, 2, 1, 256>({label, valid, score, where, where_2}, stream)) return 0 * 65536 + error;
     return 0;
 }

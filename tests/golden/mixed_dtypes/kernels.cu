@@ -46,6 +46,6 @@ struct MulAddSigmoid {
 
 extern "C" int run0(const double* accumulator, const kw::half* activation, const kw::bfloat16* gradient, const float* scale, double* add, kw::half* cast, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<MulAddSigmoid, 4, 4, 256>({accumulator, activation, gradient, scale, add, cast}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<MulAddSigmoid, 2, 1, 256>({accumulator, activation, gradient, scale, add, cast}, stream)) return 0 * 65536 + error;
     return 0;
 }

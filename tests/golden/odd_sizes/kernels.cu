@@ -44,6 +44,6 @@ struct ExpMinimumAdd {
 
 extern "C" int run0(const float* x, const float* weight, const float* bias, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<ExpMinimumAdd, 8, 2, 256>({x, weight, bias, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<ExpMinimumAdd, 4, 4, 256>({x, weight, bias, y}, stream)) return 0 * 65536 + error;
     return 0;
 }

@@ -119,7 +119,7 @@ struct SumDivConfig {
 
 extern "C" int run0(const int64_t* steps, int64_t* add, uint8_t* workspace_sum_div, const float* mean, const float* x, float* add_2, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<Add, 8, 2, 256>({steps, add}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<Add, 4, 1, 256>({steps, add}, stream)) return 0 * 65536 + error;
     if (const int error = kw::reduce_split<SumDiv, SumDivConfig>({mean, x, add, add_2, y}, workspace_sum_div, stream)) return 1 * 65536 + error;
     return 0;
 }

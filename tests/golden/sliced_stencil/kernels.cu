@@ -81,7 +81,7 @@ struct Add {
 
 extern "C" int run0(const float* grid, float* mul, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<MulSub, 8, 2, 256>({grid, mul}, stream)) return 0 * 65536 + error;
-    if (const int error = kw::pointwise<Add, 8, 2, 256>({grid, mul, y}, stream)) return 1 * 65536 + error;
+    if (const int error = kw::pointwise<MulSub, 4, 4, 256>({grid, mul}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<Add, 4, 4, 256>({grid, mul, y}, stream)) return 1 * 65536 + error;
     return 0;
 }

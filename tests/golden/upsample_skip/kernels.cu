@@ -142,7 +142,7 @@ struct FmodGatherLeakyRelu {
 
 extern "C" int run0(const float* x, float* y, const float* skip, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise<MulAddLeakyRelu, 8, 2, 256>({x, y}, stream)) return 0 * 65536 + error;
-    if (const int error = kw::pointwise<FmodGatherLeakyRelu, 8, 2, 256>({skip, y}, stream)) return 1 * 65536 + error;
+    if (const int error = kw::pointwise<MulAddLeakyRelu, 4, 1, 256>({x, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise<FmodGatherLeakyRelu, 4, 1, 256>({skip, y}, stream)) return 1 * 65536 + error;
     return 0;
 }

@@ -57,7 +57,7 @@ def test_a_kernel_reads_like_code() -> None:
 
             template <int N> struct Operands { kw::Vec<float, N> x0; };
 
-            template <int N> struct Row { float t2; };
+            template <int N> struct Row { float t2; kw::Divisor<float> by_t2; };
 
             template <int phase, int N> struct State {
                 KW_DEVICE void clear() {}
@@ -95,10 +95,9 @@ def test_a_kernel_reads_like_code() -> None:
             KW_DEVICE static void step(const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r,
                                        State<1, N>& s) {
                 const auto x1 = kw::load<N>(a.x1 + column);
-                const kw::Divisor<float> by_t2(r.t2);
                 kw::Vec<float, N> y;
                 KW_LANES for (int i = 0; i < N; ++i) {
-                    const float t3 = kw::divided(x.x0[i], by_t2);
+                    const float t3 = kw::divided(x.x0[i], r.by_t2);
                     const float t4 = t3 * x1[i];
                     y[i] = t4;
                 }
@@ -109,6 +108,7 @@ def test_a_kernel_reads_like_code() -> None:
                 const float t1 = s.t1.value(0);
                 const float t2 = kw::sqrt(t1);
                 r.t2 = t2;
+                r.by_t2 = kw::Divisor<float>(t2);
             }
 
             template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {}
