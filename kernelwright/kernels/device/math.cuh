@@ -123,7 +123,6 @@ KW_DEVICE double expm1(double x) { return __builtin_expm1(x); }
 #endif
 
 // kw: log_reduced
-#ifndef __CUDACC__
 // ln(1 + f) for sqrt(1/2) <= 1 + f <= sqrt(2).
 KW_DEVICE float log_reduced(float f) {
     float q = 0.0675028f;
@@ -137,7 +136,6 @@ KW_DEVICE float log_reduced(float f) {
     q = fma(q, f, 0.33333313f);
     return fma(fma(q, f, -0.5f), f * f, f);
 }
-#endif
 
 // kw: log_edges
 #ifndef __CUDACC__
@@ -201,15 +199,14 @@ KW_DEVICE double log1p(double x) { return __builtin_log1p(x); }
 #endif
 
 // kw: log1p_fraction
-// ln(1 + x) for 0 <= x <= 1.
-#ifdef __CUDACC__
-KW_DEVICE float log1p_fraction(float x) { return ::log1pf(x); }
-KW_DEVICE double log1p_fraction(double x) { return ::log1p(x); }
-#else
+// ln(1 + x) for 0 <= x <= 1, in less than half the instructions of CUDA's for any x.
 KW_DEVICE float log1p_fraction(float x) {
     const bool upper = x > 0.41421357f;  // above sqrt(2) - 1, ln(2) + ln((1 + x) / 2)
     return (upper ? 0.693147182f : 0.0f) + log_reduced(upper ? fma(x, 0.5f, -0.5f) : x);
 }
+#ifdef __CUDACC__
+KW_DEVICE double log1p_fraction(double x) { return ::log1p(x); }
+#else
 KW_DEVICE double log1p_fraction(double x) { return __builtin_log1p(x); }
 #endif
 

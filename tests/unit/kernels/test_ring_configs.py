@@ -40,7 +40,7 @@ def test_every_config_that_is_offered_fits(rows: int, columns: int) -> None:
 
 
 def test_the_model_prefers_what_an_h200_prefers() -> None:
-    """Measured: softmax, InstanceNorm, GroupNorm through a ring, the last with a clerk; LayerNorm and one norm spread."""
+    """Softmax, InstanceNorm and GroupNorm through a ring, the last with a clerk; LayerNorm and a norm of all spread."""
     assert reduce_ring.configs(SENT, H200)[0] == Ring(512, 4, 28, 4, 4, 16, 8, 1, holds=2)
     assert reduce_ring.configs(INSTANCES, H200)[0] == Ring(512, 4, 24, 8, 4, 16, 8, 1, holds=2)
     assert reduce_ring.configs(GROUPS, H200)[0] == Ring(512, 4, 28, 4, 4, 128, 1, 1, holds=3, clerks=32)
