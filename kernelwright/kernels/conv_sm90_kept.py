@@ -43,6 +43,9 @@ CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 1
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
 # a clock. The first has not been reached.
 TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
+# Where the copy engine takes results: instructions for a result, for a slab of 8 channels, and what a warp issues in a
+# clock of its own, which waits for nobody but shared memory. Estimates: none has been measured.
+SENT_INSTRUCTIONS, SLAB_INSTRUCTIONS, SENT_ISSUE = 7, 80, 0.3
 # Of memory's time, as bytes, for every run that is written; by the number of crews. One hands out tiles in their order;
 # teams with a crew each may drift apart, and write the ends of a line apart in time.
 RUN_BYTES = {1: 52, 2: 200}
@@ -69,11 +72,13 @@ MOST_SUMS_OF_PHASES = 64
 
 @dataclass(frozen=True, slots=True)
 class Config(conv_sm90.Config):
-    """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team."""
+    """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
+    sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is."""
 
     teams: int = 2
     carriers: int = 1
     stages: int = 2
+    sent: int = 0
 
     @property
     def rows(self) -> int:
@@ -116,7 +121,7 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
     """Weights, tables, what leaves, barriers of the most stages, and what alignment may add."""
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
     tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
-    slabs = 4 * config.teams * slab_bytes(config, shape)
+    slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     return 2048 * max(1, kept_steps(config, shape)) + tables + slabs
 
 
@@ -164,6 +169,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"wgmma needs sm_90a; {device.name} is {device.arch}."
     if shape.rows is not None:
         return "what its epilogue reduces needs all warps of a block at once."
+    if config.sent and not (shape.sendable and config.w_phases == shape.y_step(2)):
+        return "the copy engine takes whole rows of one result, and what becomes of a sum must be the same for a row."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
@@ -185,10 +192,10 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, the most promising first."""
-    best: dict[tuple[Block, int, int], Config] = {}
+    """The best width for every kind of block, number of rows and of octets, and way out, the most promising first."""
+    best: dict[tuple[Block, int, int, bool], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets)
+        key = (config.block, config.rows, config.octets, config.sent > 0)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -239,9 +246,19 @@ def with_group(config: Config, shape: ConvShape) -> Config:
 
 
 def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config]:
+    """With as many as there is room for, once for each way out that the results have."""
+    found = []
+    for sent in (0, 2) if shape.sendable and config.w_phases == shape.y_step(2) else (0,):
+        ways = [staged(replace(config, sent=n), shape, device) for n in ((2, 1) if sent else (0,))]
+        fitting = [way for way in ways if way.stages >= 1]
+        # Two slabs of a warp rather than many stages, but not with one stage where there could be two.
+        found += fitting[1:] if len(fitting) > 1 and fitting[0].stages == 1 else fitting[:1]
+    return found
+
+
+def staged(config: Config, shape: ConvShape, device: Device) -> Config:
     room = device.smem_per_block_bytes - fixed_bytes(config, shape)
-    stages = min(MOST_STAGES, room // (config.teams * stage_bytes(config, shape)))
-    return [replace(config, stages=stages)] if stages >= 1 else []
+    return replace(config, stages=min(MOST_STAGES, room // (config.teams * stage_bytes(config, shape))))
 
 
 # --- what it takes
@@ -303,6 +320,9 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp."""
     sums = config.tile_n * config.w_phases // 2
+    if config.sent:
+        slabs = 2 * (1 if run_vector(config, shape) else config.rows)
+        return sums * SENT_INSTRUCTIONS + slabs * SLAB_INSTRUCTIONS
     return stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
 
 
@@ -315,6 +335,8 @@ def carrying_instructions(config: Config, shape: ConvShape) -> float:
 
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
     """Of one team."""
+    if config.sent:
+        return leaving_instructions(config, shape) / SENT_ISSUE + LEAVING_CLOCKS
     fetched = max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + LEAVING_CLOCKS
 
@@ -354,6 +376,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         carriers=config.carriers,
         stages=config.stages,
         kept=max(1, kept_steps(config, shape)),
+        sent=config.sent,
         run_vector=run_vector(config, shape),
     )
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

@@ -4,7 +4,7 @@
 // others take tiles in turn, each all by itself: both operands of its products lie in shared memory, so that it only
 // issues them, tap after tap, and while it sends its results to memory the tensor cores work for another one. A row of a
 // tile is one instruction, of any width that is a multiple of 8. Results leave through shared memory, a whole row of a
-// channel after the other; rows that make up whole planes are one run.
+// channel after the other; rows that make up whole planes are one run. Where Config::sent, the copy engine takes them.
 #pragma once
 
 #include "conv_sm90.cuh"
@@ -69,6 +69,7 @@ template <class C> struct Leaving {
     static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
     static constexpr int pitch = ceil_div(results, 32) * 32 + 8;  // 4 lanes by 4 channels write to banks of their own
     static constexpr int bytes = 8 * pitch * 4;
+    static_assert(C::sent == 0 || Sizes<C>::joined, "a row's results are neighbours");
     static_assert(!one_run || (C::flat && C::phases == 1 && C::tile_d == 1 && C::tile_w >= C::y_w && C::y_w % 2 == 0 &&
                                C::y_h * C::y_w % V == 0 && results % V == 0),
                   "a run begins and ends with whole vectors");
@@ -119,6 +120,94 @@ template <class C> struct Leaving {
         }
     }
 
+    // Results that the copy engine takes to memory: a thread computes what becomes of its sums, which are all of one
+    // channel, and is done. A row lies in its slab as it does in memory, from a multiple of 16 bytes on; what is before
+    // the first such multiple and behind the last one, three results at most, threads store.
+    struct Row {
+        int d, h, w, count;  // where it begins, and how many of its results are inside
+    };
+    KW_DEVICE static Row row_of(const Work& work, const Phase& phase, int row) {
+        if constexpr (one_run) {
+            const int left = (C::y_h - work.first.h) * C::y_w;
+            return {work.first.d, work.first.h, 0, left < results ? left : results};
+        } else {
+            const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
+            const int left = C::y_w - at.w * P;
+            return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
+                    !conv_mma::is_inside<C>(phase, at) ? 0 : left < results ? left : results};
+        }
+    }
+    template <class Epilogue>
+    KW_DEVICE static float* place(const typename Epilogue::Args& args, int64_t plane, const Row& row) {
+        return conv::place_in<C, Epilogue>(args, plane, row.d, row.h, row.w);
+    }
+    KW_DEVICE static int behind_sixteen(const float* place) { return V == 4 ? 0 : (int)((uintptr_t)place / 4 % 4); }
+
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void put_values(float* to, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
+                                     int64_t plane, const Row& at, int row, int half) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < C::tile_w / 8; i++) {
+            float v[2 * P];
+#pragma unroll
+            for (int j = 0; j < 2 * P; j++)
+                v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
+            const int column = i * 8 + lane % 4 * 2;
+            if (one_run && i * 8 + 8 > C::y_w && column >= C::y_w) continue;
+            const auto y = conv::values_in<C, Epilogue, 2 * P>(args, v, plane, at.d, at.h);
+#pragma unroll
+            for (int j = 0; j < 2 * P; j += 2) {
+                if constexpr (V > 1) *(float2*)(to + column * P + j) = make_float2(y.v[j], y.v[j + 1]);
+                else to[column * P + j] = y.v[j], to[column * P + j + 1] = y.v[j + 1];
+            }
+        }
+    }
+    // Eight channels of a slab, of which `channels` exist; of each a lane has the run, others what is at its ends.
+    template <class Epilogue>
+    KW_DEVICE static void hand_over(const float* slab, const typename Epilogue::Args& args, int64_t plane, int channels,
+                                    const Row& row) {
+        const int channel = threadIdx.x % 8, end = (int)(threadIdx.x % 32 / 8) - 1;
+        if (row.count == 0 || channel >= channels || (V == 4 && end >= 0)) return;
+        float* to = place<Epilogue>(args, plane + channel, row);
+        const int shift = behind_sixteen(to), before = (4 - shift) % 4, head = before < row.count ? before : row.count,
+                  run = (row.count - head) / 4 * 4;
+        const float* from = slab + channel * pitch + shift;
+        if (end < 0) {
+            if (run > 0) ptx90::send_bytes(to + head, ptx90::shared_address(from + head), run * 4);
+        } else {
+            if (end < head) to[end] = from[end];
+            if (head + run + end < row.count) to[head + run + end] = from[head + run + end];
+        }
+    }
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void send(const typename Epilogue::Args& args, const Work& work, const Phase& phase,
+                               const Sums (&sums)[P], const float (&inverse)[2], int output, float* slabs) {
+        constexpr int parts = one_run ? 1 : rows;
+        const int mine = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int i = 0; i < 2 * parts; i++) {
+            const int half = i / parts, first = output + half * 8, left = C::outputs - first;
+            float* slab = slabs + i % C::sent * (bytes / 4);
+            ptx90::send_wait<C::sent - 1>();
+            __syncwarp();
+            if (C::outputs % 64 == 0 || left > 0) {
+                const int64_t plane =
+                    (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + first;
+                const Row at = row_of(work, phase, i % parts);
+                const int64_t my_plane = plane + (C::outputs % 8 == 0 || mine < left ? mine : left - 1);
+                float* to = slab + mine * pitch + behind_sixteen(place<Epilogue>(args, my_plane, at));
+#pragma unroll
+                for (int row = i % parts; row < (one_run ? rows : i % parts + 1); row++)
+                    put_values<Epilogue>(to + (one_run ? row * C::y_w : 0), args, sums, inverse[half], my_plane, at, row, half);
+                conv_sm90::fence_for_tensor_cores();
+                __syncwarp();
+                hand_over<Epilogue>(slab, args, plane, left < 8 ? left : 8, at);
+            }
+            ptx90::send_commit();  // of every slab, so that each turn waits for the one that had the same memory
+        }
+    }
+
     template <class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                const Sums (&sums)[P], float inverse_x, float* slab) {
@@ -132,16 +221,20 @@ template <class C> struct Leaving {
             return;
         }
         const Phase& phase = problem.phases[work.phase];
+        if constexpr (C::sent > 0) {
+            send<Epilogue>(args, work, phase, sums, inverse, output, slab);
+        } else {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
+            for (int half = 0; half < 2; half++) {
+                if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
 #pragma unroll
-            for (int row = 0; row < rows; row++) {
-                put(slab, sums, inverse[half], row, half);
-                if (one_run && row + 1 < rows) continue;
-                __syncwarp();
-                store<Epilogue>(slab, args, work, phase, output + half * 8, row);
-                __syncwarp();
+                for (int row = 0; row < rows; row++) {
+                    put(slab, sums, inverse[half], row, half);
+                    if (one_run && row + 1 < rows) continue;
+                    __syncwarp();
+                    store<Epilogue>(slab, args, work, phase, output + half * 8, row);
+                    __syncwarp();
+                }
             }
         }
     }
@@ -158,7 +251,7 @@ template <class C> struct Shared {
     uint64_t empty[C::teams][C::stages];
     uint4 kept[C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
     uint4 region[C::teams][C::stages][S::halves][S::units];
-    uint4 slabs[C::teams * 4][Leaving<C>::bytes / 16];
+    uint4 slabs[C::teams * 4][C::sent == 0 ? 1 : C::sent][Leaving<C>::bytes / 16];
 };
 
 // Where a phase's weights begin among those that are kept.
@@ -505,6 +598,7 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
         if (tile.is_empty) continue;  // of a phase that has fewer places than others
         Leaving<C>::template take<Epilogue>(problem, args, tile.work, sums, split::inverse_of(scale), slab);
     }
+    if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
 }
 
 template <class C, class Epilogue>
