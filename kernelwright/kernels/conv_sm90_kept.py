@@ -73,12 +73,18 @@ MOST_SUMS_OF_PHASES = 64
 @dataclass(frozen=True, slots=True)
 class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
-    sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is."""
+    sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
+    abreast: teams that have the same tile, each with 64 channels of its own."""
 
     teams: int = 2
     carriers: int = 1
     stages: int = 2
     sent: int = 0
+    abreast: int = 1
+
+    @property
+    def rings(self) -> int:
+        return self.teams // self.abreast
 
     @property
     def rows(self) -> int:
@@ -106,7 +112,7 @@ def run_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
     plane, run, width = shape.y_space[1] * shape.y_space[2], config.tile_h * shape.y_space[2], shape.y_space[2]
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
-    if not whole or config.tile_h == 1:
+    if not whole or config.tile_h == 1 or config.abreast > 1:  # where weights leave no room for whole runs
         return 0
     return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and plane % v == 0)
 
@@ -122,11 +128,11 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
     tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
     slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
-    return 2048 * max(1, kept_steps(config, shape)) + tables + slabs
+    return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + slabs
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
-    return fixed_bytes(config, shape) + config.teams * config.stages * stage_bytes(config, shape)
+    return fixed_bytes(config, shape) + config.rings * config.stages * stage_bytes(config, shape)
 
 
 def sums(config: Config, shape: ConvShape) -> int:
@@ -157,7 +163,7 @@ def most_held(config: Config) -> int:
 
 
 def shelves(config: Config, shape: ConvShape) -> int:
-    return shape.groups * math.ceil(shape.outputs / config.tile_m)
+    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast)
 
 
 # --- which configs fit
@@ -171,6 +177,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "what its epilogue reduces needs all warps of a block at once."
     if config.sent and not (shape.sendable and config.w_phases == shape.y_step(2)):
         return "the copy engine takes whole rows of one result, and what becomes of a sum must be the same for a row."
+    if math.ceil(shape.outputs / config.tile_m) % config.abreast:
+        return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
@@ -193,9 +201,9 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """The best width for every kind of block, number of rows and of octets, and way out, the most promising first."""
-    best: dict[tuple[Block, int, int, bool], Config] = {}
+    best: dict[tuple[Block, int, int, bool, int], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets, config.sent > 0)
+        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -216,6 +224,8 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
             config = with_group(replace(plain, octets=octets), shape)
             if held(config, shape) <= most_held(config):
                 yield from with_stages(config, shape, device)
+                if block.teams == 2 * block.carriers and math.ceil(shape.outputs / config.tile_m) % 2 == 0:
+                    yield from with_stages(replace(config, abreast=2), shape, device)
                 break
 
 
@@ -258,7 +268,7 @@ def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config
 
 def staged(config: Config, shape: ConvShape, device: Device) -> Config:
     room = device.smem_per_block_bytes - fixed_bytes(config, shape)
-    return replace(config, stages=min(MOST_STAGES, room // (config.teams * stage_bytes(config, shape))))
+    return replace(config, stages=min(MOST_STAGES, room // (config.rings * stage_bytes(config, shape))))
 
 
 # --- what it takes
@@ -269,10 +279,11 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     """Tile after tile: what the busiest of the multiprocessor's units needs, and no less than a team, or who carries
     for it, takes for its tiles one after the other."""
     clocks = conv_mma.clocks_per_us(device)
-    busiest = max(products_clocks(config, shape), shared_clocks(config, shape), issue_clocks(config, shape))
+    products = config.abreast * products_clocks(config, shape)
+    busiest = max(products, shared_clocks(config, shape), issue_clocks(config, shape))
     carrying = carrying_clocks(config, shape) / config.carriers
-    team = (products_clocks(config, shape) + leaving_clocks(config, shape)) / config.teams
-    tiles = conv_mma.grid(config, shape) // shelves(config, shape)
+    team = (products + leaving_clocks(config, shape)) / config.rings
+    tiles = conv_mma.grid(config, shape) // (shelves(config, shape) * config.abreast)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
     waves = math.ceil(shelves(config, shape) / device.multiprocessors) * math.ceil(tiles / blocks)
     computing = waves * max(busiest, carrying, team) / clocks
@@ -295,11 +306,12 @@ def shared_clocks(config: Config, shape: ConvShape) -> float:
     operands = config.products * steps_per_tile(config, shape) * config.rows * (2048 + 32 * config.tile_w)
     results = 2 * 4 * config.tile_m * config.tile_n * config.w_phases
     inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
-    return (operands + results + inputs) / 128 / SHARED_SHARE
+    return (config.abreast * (operands + results) + inputs) / 128 / SHARED_SHARE
 
 
 def issue_clocks(config: Config, shape: ConvShape) -> float:
-    return (4 * leaving_instructions(config, shape) + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
+    leaving = 4 * config.abreast * leaving_instructions(config, shape)
+    return (leaving + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
 
 
 def stores(config: Config, shape: ConvShape) -> int:
@@ -356,7 +368,8 @@ def moved_us(config: Config, shape: ConvShape, device: Device, computing: float)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
-    l2 = conv_mma.grid(config, shape) * conv_mma.fetched_bytes(config, shape) / conv_mma.L2_BYTES_PER_US
+    fetched = conv_mma.grid(config, shape) // config.abreast * conv_mma.fetched_bytes(config, shape)
+    l2 = fetched / conv_mma.L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2))
 
 
@@ -377,6 +390,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         stages=config.stages,
         kept=max(1, kept_steps(config, shape)),
         sent=config.sent,
+        abreast=config.abreast,
         run_vector=run_vector(config, shape),
     )
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

@@ -106,6 +106,21 @@ def test_each_block_keeps_the_weights_of_64_channels(count: int, tmp_path: Path)
         agrees(model(tmp_path, "Conv2d(8, 150, 3, padding=1)", (2, 8, 4, 34)), pick=kept(), precision="tf32")
 
 
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", ["whole", "some", "groups", "phases"])
+def test_two_teams_abreast_have_128_channels_of_a_tile(name: str, precision: str, tmp_path: Path) -> None:
+    """Of which the second may have few; several chunks, tiles and shelves."""
+    conv, shape = {
+        "whole": ("Conv2d(24, 128, 3, padding=1)", (2, 24, 5, 38)),
+        "some": ("Conv2d(20, 77, 3)", (2, 20, 4, 36)),
+        "groups": ("Conv1d(16, 256, 3, groups=2)", (3, 16, 61)),
+        "phases": ("ConvTranspose2d(16, 70, 4, stride=2, padding=1)", (1, 16, 3, 34)),
+    }[name]
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, conv, shape), pick=kept(lambda c: c.abreast == 2), precision=precision)
+    assert "abreast = 2," in program.text
+
+
 # --- results
 
 

@@ -1,4 +1,5 @@
-// conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles.
+// conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles;
+// or of 128, of which two warpgroups abreast have 64 each of every tile, whose inputs are then carried once.
 //
 // One or two warpgroups only carry: they fetch, scale and round inputs, halo and all, into rings of stages. Two or three
 // others take tiles in turn, each all by itself: both operands of its products lie in shared memory, so that it only
@@ -25,8 +26,9 @@ using conv_mma::Work;
 template <class C> struct Layout {
     using S = Sizes<C>;
     static constexpr int threads = (C::teams + C::carriers) * 128;
-    static constexpr int shelves = C::groups * S::tiles_m;  // weights of 64 channels, one for each block
-    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / shelves);
+    static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m));
+    static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
@@ -37,7 +39,8 @@ template <class C> struct Layout {
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
     static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
-    static_assert(C::teams % C::carriers == 0, "who carries for a team always does");
+    static_assert(rings % C::carriers == 0, "who carries for a team always does");
+    static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
 };
@@ -52,11 +55,13 @@ template <class C> struct Walk {
     KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
     KW_DEVICE static unsigned at(unsigned number) { return blockIdx.x / L::shelves + number * apart(); }
     KW_DEVICE static bool has(unsigned number) { return at(number) < (unsigned)L::tiles; }
-    KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number) {
+    // As the team has it that is number `which` of those abreast.
+    KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number, unsigned which = 0) {
         unsigned phase = at(number) % phases;
         // Phases have different numbers of taps: where a block would always get the same one, it gets all in turn.
         if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
-        return Tile<C>(problem, (at(number) / phases * L::shelves + shelf()) * phases + phase);
+        const unsigned channels = shelf() * C::abreast + which;
+        return Tile<C>(problem, (at(number) / phases * (L::shelves * C::abreast) + channels) * phases + phase);
     }
 };
 
@@ -246,11 +251,11 @@ template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
     float largest[C::carriers][2][2][4];  // of a chunk and of the next; with Inf among them, and without
-    uint32_t scale[C::teams][C::stages];
-    alignas(8) uint64_t full[C::teams][C::stages];
-    uint64_t empty[C::teams][C::stages];
-    uint4 kept[C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
-    uint4 region[C::teams][C::stages][S::halves][S::units];
+    uint32_t scale[Layout<C>::rings][C::stages];
+    alignas(8) uint64_t full[Layout<C>::rings][C::stages];
+    uint64_t empty[Layout<C>::rings][C::stages];
+    uint4 kept[C::abreast][C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
+    uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
     uint4 slabs[C::teams * 4][C::sent == 0 ? 1 : C::sent][Leaving<C>::bytes / 16];
 };
 
@@ -265,17 +270,18 @@ template <class C> KW_DEVICE int steps_in(const Phase& phase) {
 // From the order in which lanes hold them to wgmma's: 8 channels by 8 of k lie together, then those of the next channels.
 template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared<C>& shared) {
     using S = Sizes<C>;
-    const int shelf = Walk<C>::shelf(), lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int p = 0; p < C::phases; p++) {
-        const Phase& phase = problem.phases[p];
+    for (int part = 0; part < C::phases * C::abreast; part++) {
+        const int which = part % C::abreast, shelf = Walk<C>::shelf() * C::abreast + which;
+        const Phase& phase = problem.phases[part / C::abreast];
         const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(phase);
         const uint4* from = problem.fragments + phase.fragment * 32 + (int64_t)shelf * 4 * count * 32;
 #pragma unroll 4
         for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {
             const int sixteen = i / 32 % 4;
             const uint4 v = __ldg(from + (int64_t)sixteen * count * 32 + i / 128 * 32 + lane);
-            uint32_t* to = (uint32_t*)shared.kept[first + i / 128] + sixteen * 64 + lane;
+            uint32_t* to = (uint32_t*)shared.kept[which][first + i / 128] + sixteen * 64 + lane;
             to[0] = v.x, to[32] = v.y, to[256] = v.z, to[256 + 32] = v.w;
         }
     }
@@ -415,22 +421,22 @@ template <class C> struct Course {
 template <class C> struct Delivery {
     Cursor at, round;
     uint32_t scale;
-    int chunk = 0, team = Crew<C>::number();
+    int chunk = 0, ring = Crew<C>::number();
     unsigned count = 0;
 
     // Larger values than before take a smaller scale; smaller ones do not matter beside what is there.
     KW_DEVICE void put(Shared<C>& shared, const Carrier<C>& carrier) {
         const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest[Crew<C>::number()][count++ % 2]));
         scale = chunk == 0 || wanted < scale ? wanted : scale;
-        ptx90::barrier_wait(ptx90::shared_address(&shared.empty[team][at.stage]), at.phase ^ 1);
-        carrier.deliver(shared.region[team][at.stage], split::scale_of(scale));
-        if (Crew<C>::rank() == 0) shared.scale[team][at.stage] = scale;
+        ptx90::barrier_wait(ptx90::shared_address(&shared.empty[ring][at.stage]), at.phase ^ 1);
+        carrier.deliver(shared.region[ring][at.stage], split::scale_of(scale));
+        if (Crew<C>::rank() == 0) shared.scale[ring][at.stage] = scale;
         conv_sm90::fence_for_tensor_cores();
-        ptx90::barrier_arrive(ptx90::shared_address(&shared.full[team][at.stage]));
+        ptx90::barrier_arrive(ptx90::shared_address(&shared.full[ring][at.stage]));
         at.advance<C>();
         if (++chunk < Sizes<C>::chunks) return;
-        chunk = 0, team += C::carriers;
-        if (team >= C::teams) team -= C::teams, round = at;
+        chunk = 0, ring += C::carriers;
+        if (ring >= Layout<C>::rings) ring -= Layout<C>::rings, round = at;
         at = round;
     }
 };
@@ -565,22 +571,23 @@ template <class C>
 KW_DEVICE uint32_t multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, const Work& work,
                             Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
+    const int ring = team / C::abreast;
     uint32_t scale = 0;
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
-        ptx90::barrier_wait(ptx90::shared_address(&shared.full[team][at.stage]), at.phase);
-        const uint32_t given = shared.scale[team][at.stage];
+        ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
+        const uint32_t given = shared.scale[ring][at.stage];
         scale = chunk == 0 ? given : conv_mma::followed<C>(sums, scale, given);
-        const uint32_t region = ptx90::shared_address(shared.region[team][at.stage]) >> 4;
+        const uint32_t region = ptx90::shared_address(shared.region[ring][at.stage]) >> 4;
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
             const Phase& phase = problem.phases[work.phase + p];
             const int steps = steps_in<C>(phase), first = first_kept<C>(phase) + chunk * steps * S::halves;
-            const uint32_t weights = (ptx90::shared_address(shared.kept) >> 4) + first * 128;
+            const uint32_t weights = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first * 128;
             sums[p].add(region, shared.offset[work.phase + p], weights, steps, chunk > 0);
         }
         __syncwarp();
-        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[team][at.stage]));
+        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
     }
     return scale;
 }
@@ -591,8 +598,8 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
     float* slab = (float*)shared.slabs[threadIdx.x / 32];
     Cursor at;
 #pragma unroll 1
-    for (unsigned number = team; Walk<C>::has(number); number += C::teams) {
-        const Tile<C> tile = Walk<C>::tile(problem, number);
+    for (unsigned number = team / C::abreast; Walk<C>::has(number); number += Layout<C>::rings) {
+        const Tile<C> tile = Walk<C>::tile(problem, number, team % C::abreast);
         Sums<C> sums[C::w_phases];
         const uint32_t scale = multiply(problem, shared, at, team, tile.work, sums);
         if (tile.is_empty) continue;  // of a phase that has fewer places than others
@@ -609,9 +616,9 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     Shared<C>& shared = *(Shared<C>*)dynamic;
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
     keep_weights(problem, shared);
-    if (threadIdx.x < C::teams * C::stages) {
+    if (threadIdx.x < L::rings * C::stages) {
         ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), 128);
-        ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4);
+        ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
     }
     __syncthreads();
     if (threadIdx.x >= C::teams * 128) {
