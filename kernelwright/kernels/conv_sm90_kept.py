@@ -87,6 +87,11 @@ class Config(conv_sm90.Config):
         return self.teams // self.abreast
 
     @property
+    def crews(self) -> int:
+        """Those who carry for one ring do it together."""
+        return min(self.carriers, self.rings)
+
+    @property
     def rows(self) -> int:
         return self.tile_d * self.tile_h
 
@@ -126,7 +131,7 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 def fixed_bytes(config: Config, shape: ConvShape) -> int:
     """Weights, tables, what leaves, barriers of the most stages, and what alignment may add."""
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
-    tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
+    tables = 8 * len(shape.phases) * steps + 128 * config.carriers + 20 * config.teams * MOST_STAGES + 64
     slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + slabs
 
@@ -147,8 +152,10 @@ def sums_once(config: Config, shape: ConvShape) -> bool:
 
 
 def held(config: Config, shape: ConvShape) -> int:
-    """Registers of one who carries: one chunk on its way, or two if there is nobody else."""
-    return (2 if config.carriers == 1 else 1) * 8 * conv_mma.rounds(config, shape)
+    """Registers of one who carries: one chunk on its way, or two if there is no other crew."""
+    threads = 128 * config.carriers // config.crews
+    rounds = math.ceil(config.octets * conv_mma.pixels(config, shape) / threads)
+    return (2 if config.crews == 1 else 1) * 8 * rounds
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
@@ -220,13 +227,12 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
         if rows > shape.most(0) * shape.most(1):
             continue
         plain = plain_config(block, width, rows, phases, shape)
-        for octets in conv_sm90.octet_counts(shape):
-            config = with_group(replace(plain, octets=octets), shape)
-            if held(config, shape) <= most_held(config):
-                yield from with_stages(config, shape, device)
-                if block.teams == 2 * block.carriers and math.ceil(shape.outputs / config.tile_m) % 2 == 0:
-                    yield from with_stages(replace(config, abreast=2), shape, device)
-                break
+        for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
+            for octets in conv_sm90.octet_counts(shape):
+                config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
+                if held(config, shape) <= most_held(config):
+                    yield from with_stages(config, shape, device)
+                    break
 
 
 def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
@@ -281,7 +287,7 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     clocks = conv_mma.clocks_per_us(device)
     products = config.abreast * products_clocks(config, shape)
     busiest = max(products, shared_clocks(config, shape), issue_clocks(config, shape))
-    carrying = carrying_clocks(config, shape) / config.carriers
+    carrying = carrying_clocks(config, shape) / config.crews
     team = (products + leaving_clocks(config, shape)) / config.rings
     tiles = conv_mma.grid(config, shape) // (shelves(config, shape) * config.abreast)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
@@ -341,7 +347,7 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
     """Of all warps that carry, for a tile."""
     elements = conv_mma.elements_of(config, shape)
-    chunks = 4 * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
+    chunks = 4 * config.carriers // config.crews * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
     return chunks + elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
 
 
@@ -354,17 +360,17 @@ def leaving_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def carrying_clocks(config: Config, shape: ConvShape) -> float:
-    """Of four warps. Where they have one chunk on its way they wait for it; with two, for half of it at most."""
-    chunks = conv_mma.chunks(config, shape)
-    working = carrying_instructions(config, shape) / 4 / OWN_ISSUE + CARRYING_CLOCKS * chunks
+    """Of a crew. Where it has one chunk on its way it waits for it; with two, for half of it at most."""
+    chunks, warps = conv_mma.chunks(config, shape), 4 * config.carriers // config.crews
+    working = carrying_instructions(config, shape) / warps / OWN_ISSUE + CARRYING_CLOCKS * chunks
     waited = working + MEMORY_CLOCKS * chunks
-    return waited if config.carriers == 2 else max(working, waited / 2)
+    return waited if config.crews == 2 else max(working, waited / 2)
 
 
 def moved_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
     """As conv_mma's; but weights are read once, and rows that make up one run end once."""
     runs = conv_mma.run_bytes(replace(config, ahead=False), shape) / (config.tile_h if run_vector(config, shape) else 1)
-    runs *= RUN_BYTES[config.carriers] / conv_mma.RUN_BYTES[False]
+    runs *= RUN_BYTES[config.crews] / conv_mma.RUN_BYTES[False]
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3

@@ -29,6 +29,8 @@ template <class C> struct Layout {
     static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
     static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m));
     static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
+    static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
+    static constexpr int crew_threads = C::carriers / crews * 128;
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
@@ -39,7 +41,7 @@ template <class C> struct Layout {
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
     static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
-    static_assert(rings % C::carriers == 0, "who carries for a team always does");
+    static_assert(rings % crews == 0 && C::carriers % crews == 0, "who carries for a team always does");
     static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
@@ -250,7 +252,8 @@ template <class C> struct Leaving {
 template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
-    float largest[C::carriers][2][2][4];  // of a chunk and of the next; with Inf among them, and without
+    // Of a chunk and of the next; with Inf among them, and without.
+    float largest[Layout<C>::crews][2][2][Layout<C>::crew_threads / 32];
     uint32_t scale[Layout<C>::rings][C::stages];
     alignas(8) uint64_t full[Layout<C>::rings][C::stages];
     uint64_t empty[Layout<C>::rings][C::stages];
@@ -300,10 +303,10 @@ struct Cursor {
 // --- those who carry
 
 template <class C> struct Crew {
-    static constexpr int threads = 128;
-    KW_DEVICE static int number() { return (int)threadIdx.x / 128 - C::teams; }
-    KW_DEVICE static int rank() { return threadIdx.x % 128; }
-    KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), 128); }
+    static constexpr int threads = Layout<C>::crew_threads;
+    KW_DEVICE static int number() { return ((int)threadIdx.x - C::teams * 128) / threads; }
+    KW_DEVICE static int rank() { return ((int)threadIdx.x - C::teams * 128) % threads; }
+    KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), threads); }
 };
 
 // Where an octet lies from the first input of a tile on: octet, d, h and w in 4, 8, 8 and 11 bits, for registers are short.
@@ -324,13 +327,13 @@ template <class C> struct Spot {
 // The octets that a thread carries, the same of every tile.
 template <class C> struct Spots {
     using S = Sizes<C>;
-    static constexpr int rounds = ceil_div(S::units, 128);
+    static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
     uint32_t bits[rounds];
 
     KW_DEVICE Spots() {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const unsigned unit = Crew<C>::rank() + i * 128, octet = unit / S::pixels, pixel = unit % S::pixels;
+            const unsigned unit = Crew<C>::rank() + i * Crew<C>::threads, octet = unit / S::pixels, pixel = unit % S::pixels;
             const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
                            h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
             bits[i] = octet << 27 | d << 19 | h << 11 | w;
@@ -354,7 +357,8 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         x += (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const bool is_unit = S::units % 128 == 0 || Crew<C>::rank() + i * 128 < S::units;
+            const bool is_unit =
+                S::units % Crew<C>::threads == 0 || Crew<C>::rank() + i * Crew<C>::threads < S::units;
             const Spot<C> spot = spots.at(i);
             const bool row_inside = is_unit && (unsigned)(d + spot.d()) < (unsigned)C::x_d &&
                                     (unsigned)(h + spot.h()) < (unsigned)C::x_h;
@@ -373,7 +377,7 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         }
     }
     // The largest finite magnitude. fmaxf passes NaN over; if there is an Inf, all look again.
-    KW_DEVICE float largest(float (&of_warp)[2][4]) const {
+    KW_DEVICE float largest(float (&of_warp)[2][Crew<C>::threads / 32]) const {
         float mine = 0.f;
 #pragma unroll
         for (int i = 0; i < rounds; i++)
@@ -383,7 +387,8 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
         if (threadIdx.x % 32 == 0) of_warp[0][Crew<C>::rank() / 32] = mine;
         Crew<C>::sync();
-        mine = fmaxf(fmaxf(of_warp[0][0], of_warp[0][1]), fmaxf(of_warp[0][2], of_warp[0][3]));
+#pragma unroll
+        for (int i = 0; i < Crew<C>::threads / 32; i++) mine = fmaxf(mine, of_warp[0][i]);
         return isinf(mine) ? Base::largest(of_warp[1]) : mine;
     }
 };
@@ -409,7 +414,7 @@ template <class C> struct Course {
     }
     KW_DEVICE void advance() {
         if (++chunk < Sizes<C>::chunks) return;
-        chunk = 0, number += C::carriers;
+        chunk = 0, number += Layout<C>::crews;
         begin();
     }
     KW_DEVICE void fetch(Carrier<C>& carrier, const Spots<C>& spots) const {
@@ -435,7 +440,7 @@ template <class C> struct Delivery {
         ptx90::barrier_arrive(ptx90::shared_address(&shared.full[ring][at.stage]));
         at.advance<C>();
         if (++chunk < Sizes<C>::chunks) return;
-        chunk = 0, ring += C::carriers;
+        chunk = 0, ring += Layout<C>::crews;
         if (ring >= Layout<C>::rings) ring -= Layout<C>::rings, round = at;
         at = round;
     }
@@ -445,7 +450,7 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
     Course<C> course(problem);
     const Spots<C> spots;
     Delivery<C> delivery;
-    if constexpr (C::carriers == 2) {  // while one crew waits for memory, the other one works
+    if constexpr (Layout<C>::crews == 2) {  // while one crew waits for memory, the other one works
         Carrier<C> carrier;
 #pragma unroll 1
         for (; course.more(); course.advance()) {
@@ -617,7 +622,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
     keep_weights(problem, shared);
     if (threadIdx.x < L::rings * C::stages) {
-        ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), 128);
+        ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), L::crew_threads);
         ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
     }
     __syncthreads();
