@@ -6,8 +6,8 @@
 Every measurement is a line of JSON in the file given; a short table comes last. Without a GPU, `--only build` compiles
 what `check` would run. About five minutes on an H200 machine with 16 cores; `--compiled` adds torch.compile.
 
-`configs` checks and times every config of every template (`--templates`: some alone; `--most 3`: the first of each kind),
-in a process of its own: one that hangs is ended, and the next one goes on; with `--compiled` beside eager and
+`configs` checks and times every config of every template (`--templates`: some alone; `--most 3`: the first of each
+kind), in a process of its own: one that hangs is ended, and the next one goes on; with `--compiled` beside eager and
 torch.compile. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs.
 """
 
@@ -555,7 +555,7 @@ def main() -> None:
                 keep(timed(name, device, precision, options.compiled))
     if "configs" in options.only:
         print(*build_configs(options.names, options.templates, options.most, device), sep="\n", flush=True)
-        for name, precision in [(name, precision) for name in options.names for precision in precisions(name)]:
+        for name, precision in [(n, precision) for n in options.names for precision in precisions(n)]:
             if time.monotonic() - begin > options.limit:
                 print(f"no time left for {name} {precision}")
                 continue

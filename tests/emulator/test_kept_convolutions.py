@@ -178,7 +178,9 @@ def test_rows_of_any_tile_can_be_sent(name: str, precision: str, seed: int, tmp_
 
 def test_results_that_are_sent_may_be_part_of_another_and_see_their_image(tmp_path: Path) -> None:
     """Operands of a plane; results that lie between others, at no multiple of 16 bytes."""
-    body = "y = self.conv(x)\n        return torch.cat([y * x.mean((2, 3), keepdim=True)[:, :5], x[:, :3, 1:-1, 1:-1]], 1)"
+    body = (
+        "y = self.conv(x)\n        return torch.cat([y * x.mean((2, 3), keepdim=True)[:, :5], x[:, :3, 1:-1, 1:-1]], 1)"
+    )
     path = model(tmp_path, "Conv2d(8, 5, 3)", (3, 8, 5, 41), body)
     with multiprocessors(2):
         program = agrees(path, pick=kept(lambda c: c.sent > 0), precision="tf32")
