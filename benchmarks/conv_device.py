@@ -83,6 +83,7 @@ TEMPLATES = {
 }
 # A config that has not answered after so many seconds hangs.
 PATIENCE_S = 20
+TURNS = 21
 
 
 # --- kernels
@@ -147,14 +148,14 @@ class Case:
     template: str
 
 
-def random_cases(count: int, device: Device, seed: int) -> list[Case]:
+def random_cases(count: int, device: Device, seed: int, templates: Sequence[str] = tuple(TEMPLATES)) -> list[Case]:
     """Each with a template in turn, and with any config that fits."""
     chance = random.Random(seed)
     cases: list[Case] = []
     while len(cases) < count:
         number = len(cases)
         precision = chance.choice(("tf32", "ieee"))
-        name = list(TEMPLATES)[number % len(TEMPLATES)]
+        name = templates[number % len(templates)]
         conv = random_conv(chance)
         kernel = kernel_of(conv, f"conv_{number}_kernel", precision, with_epilogue=False)
         choices = TEMPLATES[name].configs(shape_of(kernel), device)
@@ -223,9 +224,9 @@ def checked(case: Case, library: ctypes.CDLL, launch: Launch, seed: int) -> dict
     }
 
 
-def check(count: int, seed: int, device: Device) -> Iterator[dict[str, Any]]:
+def check(count: int, seed: int, templates: Sequence[str], device: Device) -> Iterator[dict[str, Any]]:
     settings = read_settings()
-    bundles = bundles_of(random_cases(count, device, seed))
+    bundles = bundles_of(random_cases(count, device, seed, templates))
     built = build_all([partial(build_cuda_library, text, device.arch, settings) for *_, text in bundles], settings)
     for (part, launches, _), library in zip(bundles, built, strict=True):
         if isinstance(library, BuildError):
@@ -393,15 +394,34 @@ def answered(worker: subprocess.Popen[str], patience_s: float) -> Iterator[dict[
         yield json.loads(line)
 
 
-def peers(name: str, precision: str, device: Device) -> dict[str, Any]:
-    """Eager and torch.compile, in turn."""
+def peers(name: str, precision: str, best: Any, device: Device) -> dict[str, Any]:
+    """Eager, torch.compile and the best config, in turn."""
     text, shape = TIMED[name]
     model, x = Model(text).cuda(), torch.randn(shape, device="cuda")
     torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    fast = torch.compile(model)
+    contestants: dict[str, Callable[[], Any]] = {"eager_us": lambda: model(x), "compiled_us": lambda: fast(x)}
+    if best is not None:
+        kernel = kernel_of(conv_of(model.conv, shape), "conv_timed_kernel", precision, with_epilogue=True)
+        contestants["best_us"] = runner(model.conv, x, kernel, best, device)
+    clock, times = cuda_clock(device), {who: [] for who in contestants}
     with torch.no_grad():
-        fast = torch.compile(model)
-        times = {"eager_us": median_us(lambda: model(x), device), "compiled_us": median_us(lambda: fast(x), device)}
-    return {"phase": "peers", "name": name, "precision": precision, **times}
+        for turn in range(3 + TURNS):
+            for who, call in contestants.items():
+                us = clock(call)
+                if turn >= 3:
+                    times[who].append(us)
+    medians = {who: statistics.median(each) for who, each in times.items()}
+    return {"phase": "peers", "name": name, "precision": precision, "config": str(best), **medians}
+
+
+def runner(conv: Any, x: torch.Tensor, kernel: Kernel, choice: Any, device: Device) -> Callable[[], None]:
+    launch, text = library_text(kernel, choice)
+    library = ctypes.CDLL(str(build_cuda_library(text, device.arch, read_settings())))
+    result = launch.allocations[-1]
+    tensors = {"x": x, "weight": conv.weight.detach(), "bias": conv.bias.detach()}
+    tensors[result.name] = torch.empty(result.shape, device="cuda")
+    return lambda: run(library, launch, tensors)
 
 
 def worker(name: str, precision: str, templates: Sequence[str], first: int, most: int, device: Device) -> None:
@@ -460,7 +480,9 @@ def configs_table(rows: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any
         times = [f"{kind} {us:.0f}" for kind, us in best.items()]
         times += [] if chosen is None else [f"the model's choice {chosen['us']:.0f} (said {chosen['model_us']:.0f})"]
         peer = next((p for p in beside if (p["name"], p["precision"]) == (name, precision)), None)
-        times += [] if peer is None else [f"eager {peer['eager_us']:.0f}", f"compiled {peer['compiled_us']:.0f}"]
+        if peer is not None:
+            times.append(f"in turn with eager {peer['eager_us']:.0f} and compiled {peer['compiled_us']:.0f}")
+            times += [f"{us:.0f}, {peer['compiled_us'] / us:.2f} x"] if (us := peer.get("best_us")) else []
         ends.append(f"{name:26}{precision:6}{'; '.join(times)}")
     return [*lines, *ends]
 
@@ -528,7 +550,7 @@ def main() -> None:
         return
     if "build" in options.only:
         device = resolve("h200")
-        bundles = bundles_of(random_cases(options.count, device, options.seed))
+        bundles = bundles_of(random_cases(options.count, device, options.seed, options.templates))
         settings = read_settings()
         built = build_all([partial(build_cuda_library, text, device.arch, settings) for *_, text in bundles], settings)
         wrong = [str(b)[:500] for b in built if isinstance(b, BuildError)]
@@ -547,7 +569,7 @@ def main() -> None:
             file.write(json.dumps(rows[-1]) + "\n")
 
     if "check" in options.only:
-        for row in check(options.count, options.seed, device):
+        for row in check(options.count, options.seed, options.templates, device):
             keep(row)
     if "times" in options.only:
         for name in options.names:
@@ -562,7 +584,13 @@ def main() -> None:
             for row in configs(name, precision, options.templates, options.most, device, options.patience):
                 keep(row)
             if options.compiled:
-                keep(peers(name, precision, device))
+                good = [
+                    r for r in rows if (r.get("name"), r.get("precision"), r.get("good")) == (name, precision, True)
+                ]
+                first = min(good, key=lambda row: float(row["us"]), default={"config": None})["config"]
+                every = every_choice(name, precision, options.templates, options.most, device)
+                best = next((choice for *_, choice in every if str(choice) == first), None)
+                keep(peers(name, precision, best, device))
     if "sanitize" in options.only:
         for tool in ("memcheck", "racecheck"):
             keep(sanitized(tool))

@@ -53,11 +53,12 @@ def test_after_a_config_that_hangs_the_next_one_is_run(monkeypatch: pytest.Monke
 def test_every_config_is_a_row_of_the_table_and_at_last_the_best_of_each_kind() -> None:
     row = {"phase": "config", "name": "n", "precision": "tf32", "template": "kept", "config": "c", "model_us": 2.0}
     rows = [row | {"good": True, "us": 1.0, "kind": "sent"}, row | {"good": False, "us": None, "kind": "stored"}]
-    peer = {"name": "n", "precision": "tf32", "eager_us": 5.0, "compiled_us": 4.0}
+    peer = {"name": "n", "precision": "tf32", "eager_us": 5.0, "compiled_us": 4.0, "best_us": 1.0}
     table = configs_table(json.loads(json.dumps(rows)), [peer])
     assert table[0] == "n tf32: 2 configs, 1 wrong"
     assert [line.split()[0] for line in table[1:-1]] == ["1.0", "WRONG"]
-    assert table[-1].split(maxsplit=2)[2] == "sent 1; the model's choice 1 (said 2); eager 5; compiled 4"
+    found = "sent 1; the model's choice 1 (said 2); in turn with eager 5 and compiled 4; 1, 4.00 x"
+    assert table[-1].split(maxsplit=2)[2] == found
 
 
 def test_the_first_configs_of_each_kind_are_run() -> None:
