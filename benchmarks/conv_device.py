@@ -8,7 +8,8 @@ what `check` would run. About five minutes on an H200 machine with 16 cores; `--
 
 `configs` checks and times every config of every template (`--templates`: some alone; `--most 3`: the first of each
 kind), in a process of its own: one that hangs is ended, and the next one goes on; with `--compiled` beside eager and
-torch.compile. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs.
+torch.compile. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs, 2026-11-16-conv-sent-h200.jsonl
+another, with `check` before it.
 """
 
 from __future__ import annotations
