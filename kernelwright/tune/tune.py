@@ -124,7 +124,7 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
 
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     """The first few of all, and the first of every other template that is among the most promising; of convolutions
-    that keep their weights, the first of each kind, which the model has not been fitted to."""
+    that keep their weights, the first of each kind, whose prices are least sure beside each other's."""
     few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
     templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]

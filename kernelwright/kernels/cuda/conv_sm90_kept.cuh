@@ -76,7 +76,7 @@ template <class C> struct Leaving {
     static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
     static constexpr int pitch = ceil_div(results, 32) * 32 + 8;  // 4 lanes by 4 channels write to banks of their own
     static constexpr int bytes = 8 * pitch * 4;
-    static_assert(C::sent == 0 || Sizes<C>::joined, "a row's results are neighbours");
+    static_assert(C::sent == 0 || (Sizes<C>::joined && !one_run), "a row's results are neighbours, and leave alone");
     static_assert(!one_run || (C::flat && C::phases == 1 && C::tile_d == 1 && C::tile_w >= C::y_w && C::y_w % 2 == 0 &&
                                C::y_h * C::y_w % V == 0 && results % V == 0),
                   "a run begins and ends with whole vectors");
@@ -134,15 +134,10 @@ template <class C> struct Leaving {
         int d, h, w, count;  // where it begins, and how many of its results are inside
     };
     KW_DEVICE static Row row_of(const Work& work, const Phase& phase, int row) {
-        if constexpr (one_run) {
-            const int left = (C::y_h - work.first.h) * C::y_w;
-            return {work.first.d, work.first.h, 0, left < results ? left : results};
-        } else {
-            const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
-            const int left = C::y_w - at.w * P;
-            return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
-                    !conv_mma::is_inside<C>(phase, at) ? 0 : left < results ? left : results};
-        }
+        const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
+        const int left = C::y_w - at.w * P;
+        return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
+                !conv_mma::is_inside<C>(phase, at) ? 0 : left < results ? left : results};
     }
     template <class Epilogue>
     KW_DEVICE static float* place(const typename Epilogue::Args& args, int64_t plane, const Row& row) {
@@ -161,7 +156,6 @@ template <class C> struct Leaving {
             for (int j = 0; j < 2 * P; j++)
                 v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
             const int column = i * 8 + lane % 4 * 2;
-            if (one_run && i * 8 + 8 > C::y_w && column >= C::y_w) continue;
             const auto y = conv::values_in<C, Epilogue, 2 * P>(args, v, plane, at.d, at.h);
 #pragma unroll
             for (int j = 0; j < 2 * P; j += 2) {
@@ -190,23 +184,20 @@ template <class C> struct Leaving {
     template <class Epilogue, class Sums>
     KW_DEVICE static void send(const typename Epilogue::Args& args, const Work& work, const Phase& phase,
                                const Sums (&sums)[P], const float (&inverse)[2], int output, float* slabs) {
-        constexpr int parts = one_run ? 1 : rows;
         const int mine = threadIdx.x % 32 / 4;
 #pragma unroll
-        for (int i = 0; i < 2 * parts; i++) {
-            const int half = i / parts, first = output + half * 8, left = C::outputs - first;
+        for (int i = 0; i < 2 * rows; i++) {
+            const int half = i / rows, row = i % rows, first = output + half * 8, left = C::outputs - first;
             float* slab = slabs + i % C::sent * (bytes / 4);
             ptx90::send_wait<C::sent - 1>();
             __syncwarp();
             if (C::outputs % 64 == 0 || left > 0) {
                 const int64_t plane =
                     (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + first;
-                const Row at = row_of(work, phase, i % parts);
+                const Row at = row_of(work, phase, row);
                 const int64_t my_plane = plane + (C::outputs % 8 == 0 || mine < left ? mine : left - 1);
                 float* to = slab + mine * pitch + behind_sixteen(place<Epilogue>(args, my_plane, at));
-#pragma unroll
-                for (int row = i % parts; row < (one_run ? rows : i % parts + 1); row++)
-                    put_values<Epilogue>(to + (one_run ? row * C::y_w : 0), args, sums, inverse[half], my_plane, at, row, half);
+                put_values<Epilogue>(to, args, sums, inverse[half], my_plane, at, row, half);
                 conv_sm90::fence_for_tensor_cores();
                 __syncwarp();
                 hand_over<Epilogue>(slab, args, plane, left < 8 ? left : 8, at);
