@@ -49,7 +49,8 @@ TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
 # them in a clock, for it waits for its slab, and clocks that the engine takes for a run, however short.
 SENT_INSTRUCTIONS, SLAB_INSTRUCTIONS, SENT_ISSUE, SENT_RUN_CLOCKS = 7, 80, 0.15, 25
 # Of memory's time, as bytes, for every run that is written; by the warpgroups that carry. Why two cost more is not
-# known: not because they drift apart, for teams abreast, whose carriers work together, pay the same.
+# known: that they drift apart is not all of it, for 16 -> 128 channels pays it abreast too, where they work together.
+# In 1-d teams abreast seem not to pay it, and are priced 13% too high.
 RUN_BYTES = {1: 52, 2: 200}
 
 
@@ -233,8 +234,9 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried.
 
-    One warpgroup carries for teams abreast only where all channels are one chunk: with several, two were faster by 12
-    and 28% (measured)."""
+    One warpgroup carries for teams abreast only where all channels are one chunk. With several it took 12 and 28% more
+    than two, in the two cases that were measured, which differ in width or octets as well.
+    """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
     for block, width, rows, phases in product(BLOCKS, widths(shape.most(2)), ROWS, sorted({1, joined})):
         if width * rows * phases // 2 > block.most_sums or (width > WIDEST and rows > 1):
