@@ -6,8 +6,10 @@
 Every measurement is a line of JSON in the file given; a short table comes last. Without a GPU, `--only build` compiles
 what `check` would run. About five minutes on an H200 machine with 16 cores; `--compiled` adds torch.compile.
 
-`configs` checks and times every config of every template (`--templates`: some alone), in a process of its own: one that
-hangs is ended, and the next one goes on. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs.
+`configs` checks and times every config of every template (`--templates`: some alone; `--most 3`: the first of each
+kind), in a process of its own: one that hangs is ended, and the next one goes on; with `--compiled` beside eager and
+torch.compile. 2026-11-16-conv-kept-h200.jsonl in benchmarks/results has two such runs, 2026-11-16-conv-sent-h200.jsonl
+another, with `check` before it.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,7 +34,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from kernelwright.build import build_all, build_cuda_library
+from kernelwright.build import build_all, build_cuda_library, library_resources
 from kernelwright.device import Device, resolve
 from kernelwright.errors import BuildError
 from kernelwright.generate.conv import shape_of
@@ -57,11 +60,18 @@ TIMED: dict[str, tuple[str, tuple[int, ...]]] = {
     "3->96 11x11 /4": ("Conv2d(3, 96, 11, stride=4, padding=2)", (256, 3, 224, 224)),
     "3-d 3->64": ("Conv3d(3, 64, 3)", (16, 3, 64, 64, 64)),
     "64->128 3x3": ("Conv2d(64, 128, 3)", (8, 64, 256, 512)),
+    "64->128 3x3 at 128": ("Conv2d(64, 128, 3)", (64, 64, 128, 128)),
     "32->64 5x9": ("Conv2d(32, 64, (5, 9))", (8, 32, 512, 512)),
     "16->128 3x3": ("Conv2d(16, 128, 3)", (4, 16, 1024, 1024)),
     "1-d 64->128": ("Conv1d(64, 128, 3)", (16, 64, 131072)),
     "1x1 64->128": ("Conv2d(64, 128, 1)", (16, 64, 512, 512)),
     "transposed 64->64": ("ConvTranspose2d(64, 64, 3)", (8, 64, 512, 512)),
+    "transposed 64->128 /2": ("ConvTranspose2d(64, 128, 4, stride=2)", (64, 64, 64, 64)),
+    "transposed 64->64 /2": ("ConvTranspose2d(64, 64, 3, stride=2, padding=1, output_padding=1)", (32, 64, 128, 128)),
+    "transposed 3-d 32->64 /2": (
+        "ConvTranspose3d(32, 64, 3, stride=2, padding=1, output_padding=1)",
+        (16, 32, 16, 32, 32),
+    ),
     "transposed 3-d 32->64": ("ConvTranspose3d(32, 64, (3, 5, 5))", (4, 32, 64, 64, 64)),
     "transposed 3-d /2": ("ConvTranspose3d(32, 32, 3, stride=2, padding=1)", (4, 32, 32, 64, 128)),
     "transposed 1-d /2": ("ConvTranspose1d(32, 64, 3, stride=2, padding=1, dilation=2)", (16, 32, 131072)),
@@ -74,6 +84,7 @@ TEMPLATES = {
 }
 # A config that has not answered after so many seconds hangs.
 PATIENCE_S = 20
+TURNS = 21
 
 
 # --- kernels
@@ -138,14 +149,14 @@ class Case:
     template: str
 
 
-def random_cases(count: int, device: Device, seed: int) -> list[Case]:
+def random_cases(count: int, device: Device, seed: int, templates: Sequence[str] = tuple(TEMPLATES)) -> list[Case]:
     """Each with a template in turn, and with any config that fits."""
     chance = random.Random(seed)
     cases: list[Case] = []
     while len(cases) < count:
         number = len(cases)
         precision = chance.choice(("tf32", "ieee"))
-        name = list(TEMPLATES)[number % len(TEMPLATES)]
+        name = templates[number % len(templates)]
         conv = random_conv(chance)
         kernel = kernel_of(conv, f"conv_{number}_kernel", precision, with_epilogue=False)
         choices = TEMPLATES[name].configs(shape_of(kernel), device)
@@ -214,9 +225,9 @@ def checked(case: Case, library: ctypes.CDLL, launch: Launch, seed: int) -> dict
     }
 
 
-def check(count: int, seed: int, device: Device) -> Iterator[dict[str, Any]]:
+def check(count: int, seed: int, templates: Sequence[str], device: Device) -> Iterator[dict[str, Any]]:
     settings = read_settings()
-    bundles = bundles_of(random_cases(count, device, seed))
+    bundles = bundles_of(random_cases(count, device, seed, templates))
     built = build_all([partial(build_cuda_library, text, device.arch, settings) for *_, text in bundles], settings)
     for (part, launches, _), library in zip(bundles, built, strict=True):
         if isinstance(library, BuildError):
@@ -296,11 +307,31 @@ def timed(name: str, device: Device, precision: str, compiled: bool) -> dict[str
 # --- every config of a shape
 
 
-def every_choice(name: str, precision: str, templates: Sequence[str], device: Device) -> list[tuple[str, Kernel, Any]]:
-    """With its template; the same list in every process."""
+def every_choice(
+    name: str, precision: str, templates: Sequence[str], most: int, device: Device
+) -> list[tuple[str, Kernel, Any]]:
+    """With its template; the same list in every process. The first `most` of each kind of config."""
     text, shape = TIMED[name]
     kernel = kernel_of(conv_of(module_of(text), shape), "conv_timed_kernel", precision, with_epilogue=True)
-    return [(t, kernel, c) for t in templates for c in TEMPLATES[t].configs(shape_of(kernel), device)]
+    found: list[tuple[str, Kernel, Any]] = []
+    counts: Counter[str] = Counter()
+    for template in templates:
+        for config in TEMPLATES[template].configs(shape_of(kernel), device):
+            counts[kind_of(template, config)] += 1
+            if counts[kind_of(template, config)] <= most:
+                found.append((template, kernel, config))
+    return found
+
+
+def kind_of(template: str, config: Any) -> str:
+    """Who takes results to memory, and how many teams have the same tile."""
+    if template != "kept":
+        return template
+    return f"{'sent' if config.sent else 'stored'}{', abreast' if config.abreast > 1 else ''}"
+
+
+def precisions(name: str) -> tuple[str, ...]:
+    return ("tf32", "ieee") if name == "few channels 8->64" else ("tf32",)
 
 
 def library_text(kernel: Kernel, choice: Any) -> tuple[Launch, str]:
@@ -308,18 +339,34 @@ def library_text(kernel: Kernel, choice: Any) -> tuple[Launch, str]:
     return launch, program_text([launch], "cuda")
 
 
-def configs(
-    name: str, precision: str, templates: Sequence[str], device: Device, patience_s: float
-) -> Iterator[dict[str, Any]]:
-    """Built here, all at once; run elsewhere, one after the other."""
-    every = every_choice(name, precision, templates, device)
+def build_configs(names: Sequence[str], templates: Sequence[str], most: int, device: Device) -> list[str]:
+    """All at once; what does not build, or spills, in words. Those who run them find the libraries."""
     settings = read_settings()
-    texts = [library_text(kernel, choice)[1] for _, kernel, choice in every]
-    build_all([partial(build_cuda_library, text, device.arch, settings) for text in texts], settings)
+    every = [
+        (f"{name} {precision} {template} {choice}", library_text(kernel, choice)[1])
+        for name in names
+        for precision in precisions(name)
+        for template, kernel, choice in every_choice(name, precision, templates, most, device)
+    ]
+    jobs = [partial(build_cuda_library, text, device.arch, settings) for _, text in every]
+    words = []
+    for (label, _), library in zip(every, build_all(jobs, settings), strict=True):
+        if isinstance(library, BuildError):
+            words.append(f"{label}: {str(library)[:500]}")
+        elif any(r.spills for r in library_resources(library)):
+            words.append(f"{label}: spills")
+    return [f"{len(every)} libraries", *words]
+
+
+def configs(
+    name: str, precision: str, templates: Sequence[str], most: int, device: Device, patience_s: float
+) -> Iterator[dict[str, Any]]:
+    """Built before; run elsewhere, one after the other."""
+    every = every_choice(name, precision, templates, most, device)
     first = 0
     while first < len(every):
         command = [sys.executable, __file__, "--out", "/dev/null", "--only", "worker", "--names", name]
-        command += ["--precision", precision, "--templates", *templates, "--first", str(first)]
+        command += ["--precision", precision, "--templates", *templates, "--first", str(first), "--most", str(most)]
         answers = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         for row in answered(answers, patience_s):
             yield row
@@ -327,6 +374,7 @@ def configs(
         if first < len(every):
             template, _, choice = every[first]
             row = {"phase": "config", "name": name, "precision": precision, "template": template, "good": False}
+            row["kind"] = kind_of(template, choice)
             yield row | {"config": str(choice), "us": None, "detail": f"no answer, exit code {answers.returncode}"}
             first += 1
 
@@ -347,14 +395,45 @@ def answered(worker: subprocess.Popen[str], patience_s: float) -> Iterator[dict[
         yield json.loads(line)
 
 
-def worker(name: str, precision: str, templates: Sequence[str], first: int, device: Device) -> None:
+def peers(name: str, precision: str, best: Any, device: Device) -> dict[str, Any]:
+    """Eager, torch.compile and the best config, in turn."""
+    text, shape = TIMED[name]
+    model, x = Model(text).cuda(), torch.randn(shape, device="cuda")
+    torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    fast = torch.compile(model)
+    contestants: dict[str, Callable[[], Any]] = {"eager_us": lambda: model(x), "compiled_us": lambda: fast(x)}
+    if best is not None:
+        kernel = kernel_of(conv_of(model.conv, shape), "conv_timed_kernel", precision, with_epilogue=True)
+        contestants["best_us"] = runner(model.conv, x, kernel, best, device)
+    clock, times = cuda_clock(device), {who: [] for who in contestants}
+    with torch.no_grad():
+        for turn in range(3 + TURNS):
+            for who, call in contestants.items():
+                us = clock(call)
+                if turn >= 3:
+                    times[who].append(us)
+    medians = {who: statistics.median(each) for who, each in times.items()}
+    return {"phase": "peers", "name": name, "precision": precision, "config": str(best), **medians}
+
+
+def runner(conv: Any, x: torch.Tensor, kernel: Kernel, choice: Any, device: Device) -> Callable[[], None]:
+    launch, text = library_text(kernel, choice)
+    library = ctypes.CDLL(str(build_cuda_library(text, device.arch, read_settings())))
+    result = launch.allocations[-1]
+    tensors = {"x": x, "weight": conv.weight.detach(), "bias": conv.bias.detach()}
+    tensors[result.name] = torch.empty(result.shape, device="cuda")
+    return lambda: run(library, launch, tensors)
+
+
+def worker(name: str, precision: str, templates: Sequence[str], first: int, most: int, device: Device) -> None:
     """Checks and times the configs from the first on; a line for each."""
     torch.manual_seed(0)
     text, shape = TIMED[name]
     model, x = Model(text).cuda(), torch.randn(shape, device="cuda")
     exact, scale = expected(model.conv, x)
-    for template, kernel, choice in every_choice(name, precision, templates, device)[first:]:
+    for template, kernel, choice in every_choice(name, precision, templates, most, device)[first:]:
         row = {"phase": "config", "name": name, "precision": precision, "template": template, "config": str(choice)}
+        row["kind"] = kind_of(template, choice)
         row |= judged(model.conv, x, exact, scale, kernel, choice, device)
         row["good"] = row["same_bits"] and row["error"] <= LIMITS[precision if template != "direct" else "ieee"]
         row["model_us"] = TEMPLATES[template].cost_us(choice, shape_of(kernel), device)
@@ -386,16 +465,27 @@ def judged(
     return {"us": median_us(lambda: run(library, launch, tensors), device), "error": error, "same_bits": same}
 
 
-def configs_table(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Of each shape the fastest configs that are right, and all that are wrong."""
-    lines = []
+def configs_table(rows: Sequence[dict[str, Any]], beside: Sequence[dict[str, Any]]) -> list[str]:
+    """Of each shape the fastest configs that are right, and all that are wrong; at last the best of each kind."""
+    lines, ends = [], []
     for name, precision in dict.fromkeys((row["name"], row["precision"]) for row in rows):
         mine = [row for row in rows if (row["name"], row["precision"]) == (name, precision)]
         good = sorted((row for row in mine if row["good"]), key=lambda row: row["us"])
         lines.append(f"{name} {precision}: {len(mine)} configs, {len(mine) - len(good)} wrong")
         lines += [f"  {r['us']:8.1f} us, model {r['model_us']:8.1f}  {r['template']:7}{r['config']}" for r in good[:12]]
         lines += [f"  WRONG {row}" for row in mine if not row["good"]]
-    return lines
+        best: dict[str, float] = {}
+        for row in good:
+            best.setdefault(row["kind"], row["us"])
+        chosen = min(good, key=lambda row: row["model_us"], default=None)
+        times = [f"{kind} {us:.0f}" for kind, us in best.items()]
+        times += [] if chosen is None else [f"the model's choice {chosen['us']:.0f} (said {chosen['model_us']:.0f})"]
+        peer = next((p for p in beside if (p["name"], p["precision"]) == (name, precision)), None)
+        if peer is not None:
+            times.append(f"in turn with eager {peer['eager_us']:.0f} and compiled {peer['compiled_us']:.0f}")
+            times += [f"{us:.0f}, {peer['compiled_us'] / us:.2f} x"] if (us := peer.get("best_us")) else []
+        ends.append(f"{name:26}{precision:6}{'; '.join(times)}")
+    return [*lines, *ends]
 
 
 # --- the sanitizer
@@ -433,9 +523,10 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
         numbers = "".join(f"{'-' if n is None else f'{n:.0f}':>9}" for n in cells)
         ratio = "-" if ours is None else f"{row['eager_us'] / ours:.2f}"
         lines.append(f"{row['name']:26}{row['precision']:6}{numbers}  {ratio:>7}  {row['template']}")
-    lines += configs_table([row for row in rows if row["phase"] == "config"])
+    beside = [row for row in rows if row["phase"] == "peers"]
+    lines += configs_table([row for row in rows if row["phase"] == "config"], beside)
     lines.append(
-        "bars: few channels 240 us and 6 x eager (tf32), 5 x compiled (ieee); plain 2 x, transposed 3 x, depthwise 2 x"
+        "bars: few channels 3.5 x compiled (tf32), 5 x compiled (ieee); plain 2 x, transposed 3 x, depthwise 2 x"
     )
     return "\n".join(lines)
 
@@ -449,13 +540,18 @@ def main() -> None:
     parser.add_argument("--names", nargs="*", default=list(TIMED))
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--templates", nargs="*", default=list(TEMPLATES))
+    parser.add_argument("--most", type=int, default=1000, help="configs of each kind that `configs` runs")
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds after which `configs` begins no other shape")
     parser.add_argument("--patience", type=float, default=PATIENCE_S)
     parser.add_argument("--precision", default="tf32", help="of the worker that `configs` starts")
     parser.add_argument("--first", type=int, default=0, help="config of the worker that `configs` starts")
     options = parser.parse_args()
+    if {"build", "configs"} <= {*options.only}:
+        print(*build_configs(options.names, options.templates, options.most, resolve("h200")), sep="\n")
+        return
     if "build" in options.only:
         device = resolve("h200")
-        bundles = bundles_of(random_cases(options.count, device, options.seed))
+        bundles = bundles_of(random_cases(options.count, device, options.seed, options.templates))
         settings = read_settings()
         built = build_all([partial(build_cuda_library, text, device.arch, settings) for *_, text in bundles], settings)
         wrong = [str(b)[:500] for b in built if isinstance(b, BuildError)]
@@ -463,7 +559,7 @@ def main() -> None:
         return
     device = resolve("cuda")
     if "worker" in options.only:
-        worker(options.names[0], options.precision, options.templates, options.first, device)
+        worker(options.names[0], options.precision, options.templates, options.first, options.most, device)
         return
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []
@@ -474,17 +570,28 @@ def main() -> None:
             file.write(json.dumps(rows[-1]) + "\n")
 
     if "check" in options.only:
-        for row in check(options.count, options.seed, device):
+        for row in check(options.count, options.seed, options.templates, device):
             keep(row)
     if "times" in options.only:
         for name in options.names:
-            for precision in ("tf32", "ieee") if name == "few channels 8->64" else ("tf32",):
+            for precision in precisions(name):
                 keep(timed(name, device, precision, options.compiled))
     if "configs" in options.only:
-        for name in options.names:
-            for precision in ("tf32", "ieee") if name == "few channels 8->64" else ("tf32",):
-                for row in configs(name, precision, options.templates, device, options.patience):
-                    keep(row)
+        print(*build_configs(options.names, options.templates, options.most, device), sep="\n", flush=True)
+        for name, precision in [(n, precision) for n in options.names for precision in precisions(n)]:
+            if time.monotonic() - begin > options.limit:
+                print(f"no time left for {name} {precision}")
+                continue
+            for row in configs(name, precision, options.templates, options.most, device, options.patience):
+                keep(row)
+            if options.compiled:
+                good = [
+                    r for r in rows if (r.get("name"), r.get("precision"), r.get("good")) == (name, precision, True)
+                ]
+                first = min(good, key=lambda row: float(row["us"]), default={"config": None})["config"]
+                every = every_choice(name, precision, options.templates, options.most, device)
+                best = next((choice for *_, choice in every if str(choice) == first), None)
+                keep(peers(name, precision, best, device))
     if "sanitize" in options.only:
         for tool in ("memcheck", "racecheck"):
             keep(sanitized(tool))

@@ -114,6 +114,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         tf32=core.precision in TF32_IS_ENOUGH,
         epilogue_bytes=region.bytes_moved,
         rows=rows,
+        sendable=rows is None and is_sendable(region),
     )
 
 
@@ -198,6 +199,34 @@ class ConvEpilogueWriter(EpilogueWriter):
         return lines
 
 
+class SentEpilogueWriter(ConvEpilogueWriter):
+    """What becomes of sums, and where the first of them lies, apart: others take the results to memory."""
+
+    def members(self) -> list[str]:
+        ((node, access),) = self.results
+        return [
+            *super().members(),
+            "    template <int N>",
+            "    KW_DEVICE static kw::Vec<float, N> values(",
+            "        const Args& a, const float (&product)[N], int64_t row, Index column) {",
+            *(f"        {line}" for line in self.value_lines()),
+            f"        return {self.result_name(node)};",
+            "    }",
+            "    KW_DEVICE static float* place(const Args& a, int64_t row, Index column) {",
+            *(f"        {line}" for line in self.coordinate_lines([access])),
+            f"        return {self.address(access)};",
+            "    }",
+        ]
+
+
+def is_sendable(region: Region) -> bool:
+    """Whether `SentEpilogueWriter` can write it: one result whose rows lie whole in memory, all else by rows."""
+    grid = epilogue_grid(region)
+    if region.sources or len(grid.stores) != 1 or not all(access.is_uniform for access in grid.loads):
+        return False
+    return grid.stores[0].inner == 1 and grid.stores[0].layout.buffer.dtype.name == "float32"
+
+
 class NeighbourEpilogueWriter(ConvEpilogueWriter):
     """For threads that store many places of a plane: what is added to a wide column becomes part of an address."""
 
@@ -212,10 +241,12 @@ def conv_configs(module: Convolver, kernel: Kernel, device: Device) -> Sequence[
     return module.configs(shape_of(kernel), device) if isinstance(kernel.core, Convolution) else ()
 
 
-def epilogue_of(module: Convolver, kernel: Kernel, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
+def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequence[Buffer]) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
         of_template = NeighbourEpilogueWriter if module is conv_direct else ConvEpilogueWriter
+        if isinstance(choice, conv_sm90_kept.Config) and choice.sent:
+            of_template = SentEpilogueWriter
         return of_template(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = writer_of(kernel, scratch)
     return writer, row_formula(kernel.region, writer.phases)
@@ -224,7 +255,7 @@ def epilogue_of(module: Convolver, kernel: Kernel, scratch: Sequence[Buffer]) ->
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
     extra = conv_extra(module, kernel, choice)
-    writer, formula = epilogue_of(module, kernel, extra.scratch)
+    writer, formula = epilogue_of(module, kernel, choice, extra.scratch)
     body, launcher = camel(kernel.name), launcher_name(kernel)
     struct = writer.struct(body, formula) + "\n\n" + module.entry(launcher, choice, shape, body)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]

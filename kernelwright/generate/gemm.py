@@ -238,6 +238,21 @@ class EpilogueWriter(RowsWriter):
     """What happens to N neighbouring sums of one row: their operands are loaded, and the results stored, at once."""
 
     def members(self) -> list[str]:
+        names = [self.result_name(node) for node, _ in self.results]
+        lines = [
+            *self.value_lines(),
+            *(self.store_line(name, access) for name, (_, access) in zip(names, self.results, strict=True)),
+        ]
+        return [
+            "",
+            "    template <int N>",
+            "    KW_DEVICE static void store(const Args& a, const float (&product)[N], int64_t row, int64_t column) {",
+            *(f"        {line}" for line in lines),
+            "    }",
+        ]
+
+    def value_lines(self) -> list[str]:
+        """Coordinates, operands, and what becomes of the sums, in a vector for each result."""
         texts = {name: local(name) if self.is_uniform(a) else f"{local(name)}[i]" for name, a in self.accesses}
         given = self.region.given
         assert given is not None, "an epilogue is of a product"
@@ -247,7 +262,7 @@ class EpilogueWriter(RowsWriter):
         names = [self.result_name(node) for node, _ in self.results]
         storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
         read = [a for _, a in self.accesses] + [a for _, a in self.results]
-        lines = [
+        return [
             *self.coordinate_lines(read),
             *(f"const auto {local(name)} = {self.constant_load(a)};" for name, a in self.accesses),
             *shared,
@@ -256,14 +271,6 @@ class EpilogueWriter(RowsWriter):
             *(f"    {line}" for line in lanes),
             *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
             "}",
-            *(self.store_line(name, access) for name, (_, access) in zip(names, self.results, strict=True)),
-        ]
-        return [
-            "",
-            "    template <int N>",
-            "    KW_DEVICE static void store(const Args& a, const float (&product)[N], int64_t row, int64_t column) {",
-            *(f"        {line}" for line in lines),
-            "    }",
         ]
 
     def constant_load(self, access: Access) -> str:

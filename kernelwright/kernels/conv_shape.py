@@ -54,6 +54,7 @@ class ConvShape:
     constant           the weight changes only when weights are loaded: it may be packed ahead
     tf32               11 bits of each operand are enough
     rows               what the epilogue reduces, if it does
+    sendable           one result of float32, whose rows lie whole in memory; all else it reads is the same for a row
     """
 
     dtype: str
@@ -79,6 +80,7 @@ class ConvShape:
     tf32: bool
     epilogue_bytes: int
     rows: TileRows | None = None
+    sendable: bool = False
 
     @property
     def taps(self) -> int:

@@ -26,7 +26,9 @@ MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
 # (benchmarks/results/2026-11-16-conv-kept-h200.jsonl), which come out within 10% (the standard deviation), and 18 of
 # them that it ran once more within 11%; instructions within what the PTX has, there was no disassembler to count them
-# in SASS.
+# in SASS. Those of teams abreast and of the copy engine are fitted to a later run (2026-11-16-conv-sent-h200.jsonl): 12
+# configs abreast, and 35 as before, come out within 11%, 47 whose results are sent 13% too low and within 12% of that;
+# all with several phases of h or d some 20% too low.
 # Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
 # whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
 # for a store, and for each result that a lane has in it.
@@ -43,8 +45,12 @@ CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 1
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
 # a clock. The first has not been reached.
 TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
-# Of memory's time, as bytes, for every run that is written; by the number of crews. One hands out tiles in their order;
-# teams with a crew each may drift apart, and write the ends of a line apart in time.
+# Where the copy engine takes results: instructions for a result and for a slab of 8 channels, what a warp issues of
+# them in a clock, for it waits for its slab, and clocks that the engine takes for a run, however short.
+SENT_INSTRUCTIONS, SLAB_INSTRUCTIONS, SENT_ISSUE, SENT_RUN_CLOCKS = 7, 80, 0.15, 25
+# Of memory's time, as bytes, for every run that is written; by the warpgroups that carry. Why two cost more is not
+# known: that they drift apart is not all of it, for 16 -> 128 channels pays it abreast too, where they work together.
+# In 1-d teams abreast seem not to pay it, and are priced 13% too high.
 RUN_BYTES = {1: 52, 2: 200}
 
 
@@ -69,11 +75,24 @@ MOST_SUMS_OF_PHASES = 64
 
 @dataclass(frozen=True, slots=True)
 class Config(conv_sm90.Config):
-    """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team."""
+    """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
+    sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
+    abreast: teams that have the same tile, each with 64 channels of its own."""
 
     teams: int = 2
     carriers: int = 1
     stages: int = 2
+    sent: int = 0
+    abreast: int = 1
+
+    @property
+    def rings(self) -> int:
+        return self.teams // self.abreast
+
+    @property
+    def crews(self) -> int:
+        """Those who carry for one ring do it together."""
+        return min(self.carriers, self.rings)
 
     @property
     def rows(self) -> int:
@@ -101,7 +120,7 @@ def run_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
     plane, run, width = shape.y_space[1] * shape.y_space[2], config.tile_h * shape.y_space[2], shape.y_space[2]
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
-    if not whole or config.tile_h == 1:
+    if not whole or config.tile_h == 1 or config.abreast > 1:  # where weights leave no room for whole runs
         return 0
     return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and plane % v == 0)
 
@@ -115,13 +134,13 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 def fixed_bytes(config: Config, shape: ConvShape) -> int:
     """Weights, tables, what leaves, barriers of the most stages, and what alignment may add."""
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
-    tables = 8 * len(shape.phases) * steps + 64 * config.carriers + 20 * config.teams * MOST_STAGES + 64
-    slabs = 4 * config.teams * slab_bytes(config, shape)
-    return 2048 * max(1, kept_steps(config, shape)) + tables + slabs
+    tables = 8 * len(shape.phases) * steps + 128 * config.carriers + 20 * config.teams * MOST_STAGES + 64
+    slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
+    return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + slabs
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
-    return fixed_bytes(config, shape) + config.teams * config.stages * stage_bytes(config, shape)
+    return fixed_bytes(config, shape) + config.rings * config.stages * stage_bytes(config, shape)
 
 
 def sums(config: Config, shape: ConvShape) -> int:
@@ -136,8 +155,10 @@ def sums_once(config: Config, shape: ConvShape) -> bool:
 
 
 def held(config: Config, shape: ConvShape) -> int:
-    """Registers of one who carries: one chunk on its way, or two if there is nobody else."""
-    return (2 if config.carriers == 1 else 1) * 8 * conv_mma.rounds(config, shape)
+    """Registers of one who carries: one chunk on its way, or two if there is no other crew."""
+    threads = 128 * config.carriers // config.crews
+    rounds = math.ceil(config.octets * conv_mma.pixels(config, shape) / threads)
+    return (2 if config.crews == 1 else 1) * 8 * rounds
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
@@ -151,8 +172,18 @@ def most_held(config: Config) -> int:
     return config.block.most_held_of_one if config.octets == 1 else config.block.most_held
 
 
+def is_sent(config: Config, shape: ConvShape) -> bool:
+    """Whether the copy engine may take results: rows of one result, where what becomes of a sum is the same for a row.
+
+    Only of phases that are together, and of odd rows, which threads store one by one. Elsewhere the best config that is
+    sent was at most 2% faster than the best that is stored, and up to 21% slower (measured).
+    """
+    worth_it = shape.y_step(2) > 1 or shape.y_space[2] % 2 == 1
+    return shape.sendable and config.w_phases == shape.y_step(2) and worth_it
+
+
 def shelves(config: Config, shape: ConvShape) -> int:
-    return shape.groups * math.ceil(shape.outputs / config.tile_m)
+    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast)
 
 
 # --- which configs fit
@@ -164,6 +195,10 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"wgmma needs sm_90a; {device.name} is {device.arch}."
     if shape.rows is not None:
         return "what its epilogue reduces needs all warps of a block at once."
+    if config.sent and not is_sent(config, shape):
+        return "the copy engine takes rows of one result that is the same function of a row's sums, odd or of phases."
+    if math.ceil(shape.outputs / config.tile_m) % config.abreast:
+        return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
@@ -185,10 +220,10 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, the most promising first."""
-    best: dict[tuple[Block, int, int], Config] = {}
+    """The best width for every kind of block, number of rows and of octets, and way out, the most promising first."""
+    best: dict[tuple[Block, int, int, bool, int], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets)
+        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -197,7 +232,11 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
 
 
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
-    """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried."""
+    """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried.
+
+    One warpgroup carries for teams abreast only where all channels are one chunk. With several it took 12 and 28% more
+    than two, in the two cases that were measured, which differ in width or octets as well.
+    """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
     for block, width, rows, phases in product(BLOCKS, widths(shape.most(2)), ROWS, sorted({1, joined})):
         if width * rows * phases // 2 > block.most_sums or (width > WIDEST and rows > 1):
@@ -205,11 +244,13 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
         if rows > shape.most(0) * shape.most(1):
             continue
         plain = plain_config(block, width, rows, phases, shape)
-        for octets in conv_sm90.octet_counts(shape):
-            config = with_group(replace(plain, octets=octets), shape)
-            if held(config, shape) <= most_held(config):
-                yield from with_stages(config, shape, device)
-                break
+        for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
+            for octets in conv_sm90.octet_counts(shape):
+                config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
+                if held(config, shape) <= most_held(config):
+                    if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1:
+                        yield from with_stages(config, shape, device)
+                    break
 
 
 def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
@@ -239,9 +280,19 @@ def with_group(config: Config, shape: ConvShape) -> Config:
 
 
 def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config]:
+    """With as many as there is room for, once for each way out that the results have."""
+    found = []
+    for sent in (0, 2) if is_sent(config, shape) else (0,):
+        ways = [staged(replace(config, sent=n), shape, device) for n in ((2, 1) if sent else (0,))]
+        fitting = [way for way in ways if way.stages >= 1]
+        # Two slabs of a warp rather than many stages, but not with one stage where there could be two.
+        found += fitting[1:] if len(fitting) > 1 and fitting[0].stages == 1 else fitting[:1]
+    return found
+
+
+def staged(config: Config, shape: ConvShape, device: Device) -> Config:
     room = device.smem_per_block_bytes - fixed_bytes(config, shape)
-    stages = min(MOST_STAGES, room // (config.teams * stage_bytes(config, shape)))
-    return [replace(config, stages=stages)] if stages >= 1 else []
+    return replace(config, stages=min(MOST_STAGES, room // (config.rings * stage_bytes(config, shape))))
 
 
 # --- what it takes
@@ -252,10 +303,11 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     """Tile after tile: what the busiest of the multiprocessor's units needs, and no less than a team, or who carries
     for it, takes for its tiles one after the other."""
     clocks = conv_mma.clocks_per_us(device)
-    busiest = max(products_clocks(config, shape), shared_clocks(config, shape), issue_clocks(config, shape))
-    carrying = carrying_clocks(config, shape) / config.carriers
-    team = (products_clocks(config, shape) + leaving_clocks(config, shape)) / config.teams
-    tiles = conv_mma.grid(config, shape) // shelves(config, shape)
+    products = config.abreast * products_clocks(config, shape)
+    busiest = max(products, shared_clocks(config, shape), issue_clocks(config, shape), engine_clocks(config))
+    carrying = carrying_clocks(config, shape) / config.crews
+    team = (products + leaving_clocks(config, shape)) / config.rings
+    tiles = conv_mma.grid(config, shape) // (shelves(config, shape) * config.abreast)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
     waves = math.ceil(shelves(config, shape) / device.multiprocessors) * math.ceil(tiles / blocks)
     computing = waves * max(busiest, carrying, team) / clocks
@@ -278,11 +330,12 @@ def shared_clocks(config: Config, shape: ConvShape) -> float:
     operands = config.products * steps_per_tile(config, shape) * config.rows * (2048 + 32 * config.tile_w)
     results = 2 * 4 * config.tile_m * config.tile_n * config.w_phases
     inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
-    return (operands + results + inputs) / 128 / SHARED_SHARE
+    return (config.abreast * (operands + results) + inputs) / 128 / SHARED_SHARE
 
 
 def issue_clocks(config: Config, shape: ConvShape) -> float:
-    return (4 * leaving_instructions(config, shape) + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
+    leaving = 4 * config.abreast * leaving_instructions(config, shape)
+    return (leaving + carrying_instructions(config, shape)) / 4 / ISSUE_SHARE
 
 
 def stores(config: Config, shape: ConvShape) -> int:
@@ -303,28 +356,41 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp."""
     sums = config.tile_n * config.w_phases // 2
+    if config.sent:
+        return sums * SENT_INSTRUCTIONS + 2 * config.rows * SLAB_INSTRUCTIONS
     return stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
     """Of all warps that carry, for a tile."""
     elements = conv_mma.elements_of(config, shape)
-    chunks = 4 * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
+    chunks = 4 * config.carriers // config.crews * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
     return chunks + elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
 
 
+def engine_clocks(config: Config) -> float:
+    """Of the copy engine: a run of every row and channel."""
+    return config.abreast * config.tile_m * config.rows * SENT_RUN_CLOCKS if config.sent else 0.0
+
+
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
-    """Of one team."""
+    """Of one team. Of two abreast one may be ahead by a stage, and begin while the other one ends (a fit)."""
+    ending = LEAVING_CLOCKS if config.abreast == 1 else 0
+    if config.sent:
+        return leaving_instructions(config, shape) / SENT_ISSUE + ending
     fetched = max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
-    return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + LEAVING_CLOCKS
+    return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
 
 
 def carrying_clocks(config: Config, shape: ConvShape) -> float:
-    """Of four warps. Where they have one chunk on its way they wait for it; with two, for half of it at most."""
-    chunks = conv_mma.chunks(config, shape)
-    working = carrying_instructions(config, shape) / 4 / OWN_ISSUE + CARRYING_CLOCKS * chunks
+    """Of a crew. Where it has one chunk on its way it waits for it; with two, for half of it at most; and for teams
+    abreast always for half (a fit): both teams must be done with a stage before it is filled again."""
+    chunks, warps = conv_mma.chunks(config, shape), 4 * config.carriers // config.crews
+    working = carrying_instructions(config, shape) / warps / OWN_ISSUE + CARRYING_CLOCKS * chunks
     waited = working + MEMORY_CLOCKS * chunks
-    return waited if config.carriers == 2 else max(working, waited / 2)
+    if config.abreast > 1:
+        return (working + waited) / 2
+    return waited if config.crews == 2 else max(working, waited / 2)
 
 
 def moved_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
@@ -334,7 +400,8 @@ def moved_us(config: Config, shape: ConvShape, device: Device, computing: float)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
-    l2 = conv_mma.grid(config, shape) * conv_mma.fetched_bytes(config, shape) / conv_mma.L2_BYTES_PER_US
+    fetched = conv_mma.grid(config, shape) // config.abreast * conv_mma.fetched_bytes(config, shape)
+    l2 = fetched / conv_mma.L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2))
 
 
@@ -354,6 +421,8 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         carriers=config.carriers,
         stages=config.stages,
         kept=max(1, kept_steps(config, shape)),
+        sent=config.sent,
+        abreast=config.abreast,
         run_vector=run_vector(config, shape),
     )
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

@@ -5,16 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from kernelwright import kernels
 from kernelwright.device import Device
 from kernelwright.generate import default_choices
 from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
 from kernelwright.generate.twins import nameless
-from kernelwright.kernels import reduce
+from kernelwright.kernels import conv_sm90_kept, reduce
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import Config, TileConfig
 from kernelwright.plan import Convolution, Kernel, Plan
@@ -34,6 +35,7 @@ MOST_TEMPLATES = 3
 NOT_WORTH_TUNING_BYTES = 2_000_000
 
 Progress = Callable[[str, float], None]
+AnyChoice = TypeVar("AnyChoice", bound=Choice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,14 +123,23 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
 
 
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
-    """The first few of all, and the first of every other template that is among the most promising."""
-    return list(dict.fromkeys([*ranked[:GEMM_SHORT_LIST], *first_of_each_template(ranked)[:MOST_TEMPLATES]]))
+    """The first few of all, and the first of every other template that is among the most promising; of convolutions
+    that keep their weights, the first of each kind, whose prices are least sure beside each other's."""
+    few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
+    templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
+    kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
+    kinds = first_of_each(kept, lambda c: (c.sent > 0, c.abreast)) if {*kept} & {*templates} else []
+    return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds]))
 
 
 def first_of_each_template(ranked: Sequence[Choice]) -> list[Choice]:
-    first: dict[str, Choice] = {}
+    return first_of_each(ranked, lambda choice: template_of(choice).name)
+
+
+def first_of_each(ranked: Sequence[AnyChoice], kind_of: Callable[[AnyChoice], Hashable]) -> list[AnyChoice]:
+    first: dict[Hashable, AnyChoice] = {}
     for choice in ranked:
-        first.setdefault(template_of(choice).name, choice)
+        first.setdefault(kind_of(choice), choice)
     return list(first.values())
 
 

@@ -106,6 +106,21 @@ def test_each_block_keeps_the_weights_of_64_channels(count: int, tmp_path: Path)
         agrees(model(tmp_path, "Conv2d(8, 150, 3, padding=1)", (2, 8, 4, 34)), pick=kept(), precision="tf32")
 
 
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", ["whole", "some", "groups", "phases"])
+def test_two_teams_abreast_have_128_channels_of_a_tile(name: str, precision: str, tmp_path: Path) -> None:
+    """Of which the second may have few; several chunks, tiles and shelves."""
+    conv, shape = {
+        "whole": ("Conv2d(24, 128, 3, padding=1)", (2, 24, 5, 38)),
+        "some": ("Conv2d(20, 77, 3)", (2, 20, 4, 36)),
+        "groups": ("Conv1d(16, 256, 3, groups=2)", (3, 16, 61)),
+        "phases": ("ConvTranspose2d(16, 70, 4, stride=2, padding=1)", (1, 16, 3, 34)),
+    }[name]
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, conv, shape), pick=kept(lambda c: c.abreast == 2), precision=precision)
+    assert "abreast = 2," in program.text
+
+
 # --- results
 
 
@@ -124,6 +139,55 @@ def test_whole_rows_leave_as_one_run(name: str, tmp_path: Path) -> None:
     with multiprocessors(2):
         program = agrees(path, pick=kept(lambda c: c.tile_h == 2), precision="tf32")
     assert f"run_vector = {vector};" in program.text
+
+
+# Rows that begin at any multiple of 4, 8 or 16 bytes, shorter and longer than a tile's, of all and of some channels.
+SENT = {
+    "of all channels": ("Conv2d(8, 64, 3, padding=1)", (2, 8, 5, 33)),
+    "anywhere": ("Conv2d(8, 12, 3, padding=1)", (2, 8, 3, 39)),
+    "of a few": ("Conv2d(8, 3, 3, padding=1)", (2, 8, 3, 3)),
+    "in groups": ("Conv2d(16, 26, 3, groups=2)", (1, 16, 4, 37)),
+    "three axes": ("Conv3d(8, 10, 3)", (1, 8, 5, 3, 35)),
+    "one axis": ("Conv1d(16, 9, 3)", (2, 16, 77)),
+    "phases": ("ConvTranspose2d(8, 12, 3, stride=2, padding=1)", (2, 8, 4, 19)),
+    "phases, twos": ("ConvTranspose2d(8, 12, 4, stride=2, padding=1)", (1, 8, 3, 35)),
+    "phases, fours": ("ConvTranspose2d(8, 20, 4, stride=2, padding=1)", (2, 8, 3, 38)),
+}
+
+
+@pytest.mark.parametrize("slabs", [1, 2])
+@pytest.mark.parametrize("name", SENT)
+def test_the_copy_engine_takes_rows_that_begin_anywhere(name: str, slabs: int, tmp_path: Path) -> None:
+    """Each warp has several tiles, so that its slabs are used again."""
+    path = model(tmp_path, *SENT[name], "return torch.relu(self.conv(x) * 2)")
+    with multiprocessors(1):
+        program = agrees(path, pick=kept(lambda c: c.sent > 0, sent=slabs), precision="tf32")
+    assert f"sent = {slabs}," in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", SENT)
+def test_rows_of_any_tile_can_be_sent(name: str, precision: str, seed: int, tmp_path: Path) -> None:
+    with multiprocessors(1 + seed % 2):
+        agrees(model(tmp_path, *SENT[name]), pick=kept(lambda c: c.sent > 0, seed=seed), precision=precision)
+
+
+def test_results_that_are_sent_may_be_part_of_another_and_see_their_image(tmp_path: Path) -> None:
+    """Operands of a plane; results that lie between others, at no multiple of 16 bytes."""
+    body = (
+        "y = self.conv(x)\n        return torch.cat([y * x.mean((2, 3), keepdim=True)[:, :5], x[:, :3, 1:-1, 1:-1]], 1)"
+    )
+    path = model(tmp_path, "Conv2d(8, 5, 3)", (3, 8, 5, 41), body)
+    with multiprocessors(2):
+        program = agrees(path, pick=kept(lambda c: c.sent > 0), precision="tf32")
+    assert "sent = 2," in program.text
+
+
+def test_what_reads_places_of_its_own_is_not_sent(tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 38), "return self.conv(x) + x")
+    assert "sent = 0," in agrees(path, pick=kept(), precision="tf32").text
 
 
 @pytest.mark.slow

@@ -1,10 +1,11 @@
-// conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles.
+// conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles;
+// or of 128, of which two warpgroups abreast have 64 each of every tile, whose inputs are then carried once.
 //
 // One or two warpgroups only carry: they fetch, scale and round inputs, halo and all, into rings of stages. Two or three
 // others take tiles in turn, each all by itself: both operands of its products lie in shared memory, so that it only
 // issues them, tap after tap, and while it sends its results to memory the tensor cores work for another one. A row of a
 // tile is one instruction, of any width that is a multiple of 8. Results leave through shared memory, a whole row of a
-// channel after the other; rows that make up whole planes are one run.
+// channel after the other; rows that make up whole planes are one run. Where Config::sent, the copy engine takes them.
 #pragma once
 
 #include "conv_sm90.cuh"
@@ -25,8 +26,11 @@ using conv_mma::Work;
 template <class C> struct Layout {
     using S = Sizes<C>;
     static constexpr int threads = (C::teams + C::carriers) * 128;
-    static constexpr int shelves = C::groups * S::tiles_m;  // weights of 64 channels, one for each block
-    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / shelves);
+    static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m));
+    static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
+    static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
+    static constexpr int crew_threads = C::carriers / crews * 128;
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
@@ -37,7 +41,8 @@ template <class C> struct Layout {
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
     static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
-    static_assert(C::teams % C::carriers == 0, "who carries for a team always does");
+    static_assert(rings % crews == 0 && C::carriers % crews == 0, "who carries for a team always does");
+    static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
 };
@@ -52,11 +57,13 @@ template <class C> struct Walk {
     KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
     KW_DEVICE static unsigned at(unsigned number) { return blockIdx.x / L::shelves + number * apart(); }
     KW_DEVICE static bool has(unsigned number) { return at(number) < (unsigned)L::tiles; }
-    KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number) {
+    // As the team has it that is number `which` of those abreast.
+    KW_DEVICE static Tile<C> tile(const Problem<C>& problem, unsigned number, unsigned which = 0) {
         unsigned phase = at(number) % phases;
         // Phases have different numbers of taps: where a block would always get the same one, it gets all in turn.
         if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
-        return Tile<C>(problem, (at(number) / phases * L::shelves + shelf()) * phases + phase);
+        const unsigned channels = shelf() * C::abreast + which;
+        return Tile<C>(problem, (at(number) / phases * (L::shelves * C::abreast) + channels) * phases + phase);
     }
 };
 
@@ -69,6 +76,7 @@ template <class C> struct Leaving {
     static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
     static constexpr int pitch = ceil_div(results, 32) * 32 + 8;  // 4 lanes by 4 channels write to banks of their own
     static constexpr int bytes = 8 * pitch * 4;
+    static_assert(C::sent == 0 || (Sizes<C>::joined && !one_run), "a row's results are neighbours, and leave alone");
     static_assert(!one_run || (C::flat && C::phases == 1 && C::tile_d == 1 && C::tile_w >= C::y_w && C::y_w % 2 == 0 &&
                                C::y_h * C::y_w % V == 0 && results % V == 0),
                   "a run begins and ends with whole vectors");
@@ -119,6 +127,85 @@ template <class C> struct Leaving {
         }
     }
 
+    // Results that the copy engine takes to memory: a thread computes what becomes of its sums, which are all of one
+    // channel, and is done. A row lies in its slab as it does in memory, from a multiple of 16 bytes on; what is before
+    // the first such multiple and behind the last one, three results at most, threads store.
+    struct Row {
+        int d, h, w, count;  // where it begins, and how many of its results are inside
+    };
+    KW_DEVICE static Row row_of(const Work& work, const Phase& phase, int row) {
+        const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
+        const int left = C::y_w - at.w * P;
+        return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
+                !conv_mma::is_inside<C>(phase, at) ? 0 : left < results ? left : results};
+    }
+    template <class Epilogue>
+    KW_DEVICE static float* place(const typename Epilogue::Args& args, int64_t plane, const Row& row) {
+        return conv::place_in<C, Epilogue>(args, plane, row.d, row.h, row.w);
+    }
+    KW_DEVICE static int behind_sixteen(const float* place) { return V == 4 ? 0 : (int)((uintptr_t)place / 4 % 4); }
+
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void put_values(float* to, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
+                                     int64_t plane, const Row& at, int row, int half) {
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < C::tile_w / 8; i++) {
+            float v[2 * P];
+#pragma unroll
+            for (int j = 0; j < 2 * P; j++)
+                v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
+            const int column = i * 8 + lane % 4 * 2;
+            const auto y = conv::values_in<C, Epilogue, 2 * P>(args, v, plane, at.d, at.h);
+#pragma unroll
+            for (int j = 0; j < 2 * P; j += 2) {
+                if constexpr (V > 1) *(float2*)(to + column * P + j) = make_float2(y.v[j], y.v[j + 1]);
+                else to[column * P + j] = y.v[j], to[column * P + j + 1] = y.v[j + 1];
+            }
+        }
+    }
+    // Eight channels of a slab, of which `channels` exist; of each a lane has the run, others what is at its ends.
+    template <class Epilogue>
+    KW_DEVICE static void hand_over(const float* slab, const typename Epilogue::Args& args, int64_t plane, int channels,
+                                    const Row& row) {
+        const int channel = threadIdx.x % 8, end = (int)(threadIdx.x % 32 / 8) - 1;
+        if (row.count == 0 || channel >= channels || (V == 4 && end >= 0)) return;
+        float* to = place<Epilogue>(args, plane + channel, row);
+        const int shift = behind_sixteen(to), before = (4 - shift) % 4, head = before < row.count ? before : row.count,
+                  run = (row.count - head) / 4 * 4;
+        const float* from = slab + channel * pitch + shift;
+        if (end < 0) {
+            if (run > 0) ptx90::send_bytes(to + head, ptx90::shared_address(from + head), run * 4);
+        } else {
+            if (end < head) to[end] = from[end];
+            if (head + run + end < row.count) to[head + run + end] = from[head + run + end];
+        }
+    }
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void send(const typename Epilogue::Args& args, const Work& work, const Phase& phase,
+                               const Sums (&sums)[P], const float (&inverse)[2], int output, float* slabs) {
+        const int mine = threadIdx.x % 32 / 4;
+#pragma unroll
+        for (int i = 0; i < 2 * rows; i++) {
+            const int half = i / rows, row = i % rows, first = output + half * 8, left = C::outputs - first;
+            float* slab = slabs + i % C::sent * (bytes / 4);
+            ptx90::send_wait<C::sent - 1>();
+            __syncwarp();
+            if (C::outputs % 64 == 0 || left > 0) {
+                const int64_t plane =
+                    (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + first;
+                const Row at = row_of(work, phase, row);
+                const int64_t my_plane = plane + (C::outputs % 8 == 0 || mine < left ? mine : left - 1);
+                float* to = slab + mine * pitch + behind_sixteen(place<Epilogue>(args, my_plane, at));
+                put_values<Epilogue>(to, args, sums, inverse[half], my_plane, at, row, half);
+                conv_sm90::fence_for_tensor_cores();
+                __syncwarp();
+                hand_over<Epilogue>(slab, args, plane, left < 8 ? left : 8, at);
+            }
+            ptx90::send_commit();  // of every slab, so that each turn waits for the one that had the same memory
+        }
+    }
+
     template <class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                const Sums (&sums)[P], float inverse_x, float* slab) {
@@ -132,16 +219,20 @@ template <class C> struct Leaving {
             return;
         }
         const Phase& phase = problem.phases[work.phase];
+        if constexpr (C::sent > 0) {
+            send<Epilogue>(args, work, phase, sums, inverse, output, slab);
+        } else {
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
+            for (int half = 0; half < 2; half++) {
+                if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
 #pragma unroll
-            for (int row = 0; row < rows; row++) {
-                put(slab, sums, inverse[half], row, half);
-                if (one_run && row + 1 < rows) continue;
-                __syncwarp();
-                store<Epilogue>(slab, args, work, phase, output + half * 8, row);
-                __syncwarp();
+                for (int row = 0; row < rows; row++) {
+                    put(slab, sums, inverse[half], row, half);
+                    if (one_run && row + 1 < rows) continue;
+                    __syncwarp();
+                    store<Epilogue>(slab, args, work, phase, output + half * 8, row);
+                    __syncwarp();
+                }
             }
         }
     }
@@ -152,13 +243,14 @@ template <class C> struct Leaving {
 template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
-    float largest[C::carriers][2][2][4];  // of a chunk and of the next; with Inf among them, and without
-    uint32_t scale[C::teams][C::stages];
-    alignas(8) uint64_t full[C::teams][C::stages];
-    uint64_t empty[C::teams][C::stages];
-    uint4 kept[C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
-    uint4 region[C::teams][C::stages][S::halves][S::units];
-    uint4 slabs[C::teams * 4][Leaving<C>::bytes / 16];
+    // Of a chunk and of the next; with Inf among them, and without.
+    float largest[Layout<C>::crews][2][2][Layout<C>::crew_threads / 32];
+    uint32_t scale[Layout<C>::rings][C::stages];
+    alignas(8) uint64_t full[Layout<C>::rings][C::stages];
+    uint64_t empty[Layout<C>::rings][C::stages];
+    uint4 kept[C::abreast][C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
+    uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
+    uint4 slabs[C::teams * 4][C::sent == 0 ? 1 : C::sent][Leaving<C>::bytes / 16];
 };
 
 // Where a phase's weights begin among those that are kept.
@@ -172,17 +264,18 @@ template <class C> KW_DEVICE int steps_in(const Phase& phase) {
 // From the order in which lanes hold them to wgmma's: 8 channels by 8 of k lie together, then those of the next channels.
 template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared<C>& shared) {
     using S = Sizes<C>;
-    const int shelf = Walk<C>::shelf(), lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int p = 0; p < C::phases; p++) {
-        const Phase& phase = problem.phases[p];
+    for (int part = 0; part < C::phases * C::abreast; part++) {
+        const int which = part % C::abreast, shelf = Walk<C>::shelf() * C::abreast + which;
+        const Phase& phase = problem.phases[part / C::abreast];
         const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(phase);
         const uint4* from = problem.fragments + phase.fragment * 32 + (int64_t)shelf * 4 * count * 32;
 #pragma unroll 4
         for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {
             const int sixteen = i / 32 % 4;
             const uint4 v = __ldg(from + (int64_t)sixteen * count * 32 + i / 128 * 32 + lane);
-            uint32_t* to = (uint32_t*)shared.kept[first + i / 128] + sixteen * 64 + lane;
+            uint32_t* to = (uint32_t*)shared.kept[which][first + i / 128] + sixteen * 64 + lane;
             to[0] = v.x, to[32] = v.y, to[256] = v.z, to[256 + 32] = v.w;
         }
     }
@@ -201,10 +294,10 @@ struct Cursor {
 // --- those who carry
 
 template <class C> struct Crew {
-    static constexpr int threads = 128;
-    KW_DEVICE static int number() { return (int)threadIdx.x / 128 - C::teams; }
-    KW_DEVICE static int rank() { return threadIdx.x % 128; }
-    KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), 128); }
+    static constexpr int threads = Layout<C>::crew_threads;
+    KW_DEVICE static int number() { return ((int)threadIdx.x - C::teams * 128) / threads; }
+    KW_DEVICE static int rank() { return ((int)threadIdx.x - C::teams * 128) % threads; }
+    KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), threads); }
 };
 
 // Where an octet lies from the first input of a tile on: octet, d, h and w in 4, 8, 8 and 11 bits, for registers are short.
@@ -225,13 +318,13 @@ template <class C> struct Spot {
 // The octets that a thread carries, the same of every tile.
 template <class C> struct Spots {
     using S = Sizes<C>;
-    static constexpr int rounds = ceil_div(S::units, 128);
+    static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
     uint32_t bits[rounds];
 
     KW_DEVICE Spots() {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const unsigned unit = Crew<C>::rank() + i * 128, octet = unit / S::pixels, pixel = unit % S::pixels;
+            const unsigned unit = Crew<C>::rank() + i * Crew<C>::threads, octet = unit / S::pixels, pixel = unit % S::pixels;
             const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
                            h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
             bits[i] = octet << 27 | d << 19 | h << 11 | w;
@@ -255,7 +348,8 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         x += (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const bool is_unit = S::units % 128 == 0 || Crew<C>::rank() + i * 128 < S::units;
+            const bool is_unit =
+                S::units % Crew<C>::threads == 0 || Crew<C>::rank() + i * Crew<C>::threads < S::units;
             const Spot<C> spot = spots.at(i);
             const bool row_inside = is_unit && (unsigned)(d + spot.d()) < (unsigned)C::x_d &&
                                     (unsigned)(h + spot.h()) < (unsigned)C::x_h;
@@ -274,7 +368,7 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         }
     }
     // The largest finite magnitude. fmaxf passes NaN over; if there is an Inf, all look again.
-    KW_DEVICE float largest(float (&of_warp)[2][4]) const {
+    KW_DEVICE float largest(float (&of_warp)[2][Crew<C>::threads / 32]) const {
         float mine = 0.f;
 #pragma unroll
         for (int i = 0; i < rounds; i++)
@@ -284,7 +378,8 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
         for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
         if (threadIdx.x % 32 == 0) of_warp[0][Crew<C>::rank() / 32] = mine;
         Crew<C>::sync();
-        mine = fmaxf(fmaxf(of_warp[0][0], of_warp[0][1]), fmaxf(of_warp[0][2], of_warp[0][3]));
+#pragma unroll
+        for (int i = 0; i < Crew<C>::threads / 32; i++) mine = fmaxf(mine, of_warp[0][i]);
         return isinf(mine) ? Base::largest(of_warp[1]) : mine;
     }
 };
@@ -310,7 +405,7 @@ template <class C> struct Course {
     }
     KW_DEVICE void advance() {
         if (++chunk < Sizes<C>::chunks) return;
-        chunk = 0, number += C::carriers;
+        chunk = 0, number += Layout<C>::crews;
         begin();
     }
     KW_DEVICE void fetch(Carrier<C>& carrier, const Spots<C>& spots) const {
@@ -322,22 +417,22 @@ template <class C> struct Course {
 template <class C> struct Delivery {
     Cursor at, round;
     uint32_t scale;
-    int chunk = 0, team = Crew<C>::number();
+    int chunk = 0, ring = Crew<C>::number();
     unsigned count = 0;
 
     // Larger values than before take a smaller scale; smaller ones do not matter beside what is there.
     KW_DEVICE void put(Shared<C>& shared, const Carrier<C>& carrier) {
         const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest[Crew<C>::number()][count++ % 2]));
         scale = chunk == 0 || wanted < scale ? wanted : scale;
-        ptx90::barrier_wait(ptx90::shared_address(&shared.empty[team][at.stage]), at.phase ^ 1);
-        carrier.deliver(shared.region[team][at.stage], split::scale_of(scale));
-        if (Crew<C>::rank() == 0) shared.scale[team][at.stage] = scale;
+        ptx90::barrier_wait(ptx90::shared_address(&shared.empty[ring][at.stage]), at.phase ^ 1);
+        carrier.deliver(shared.region[ring][at.stage], split::scale_of(scale));
+        if (Crew<C>::rank() == 0) shared.scale[ring][at.stage] = scale;
         conv_sm90::fence_for_tensor_cores();
-        ptx90::barrier_arrive(ptx90::shared_address(&shared.full[team][at.stage]));
+        ptx90::barrier_arrive(ptx90::shared_address(&shared.full[ring][at.stage]));
         at.advance<C>();
         if (++chunk < Sizes<C>::chunks) return;
-        chunk = 0, team += C::carriers;
-        if (team >= C::teams) team -= C::teams, round = at;
+        chunk = 0, ring += Layout<C>::crews;
+        if (ring >= Layout<C>::rings) ring -= Layout<C>::rings, round = at;
         at = round;
     }
 };
@@ -346,7 +441,7 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
     Course<C> course(problem);
     const Spots<C> spots;
     Delivery<C> delivery;
-    if constexpr (C::carriers == 2) {  // while one crew waits for memory, the other one works
+    if constexpr (Layout<C>::crews == 2) {  // while one crew waits for memory, the other one works
         Carrier<C> carrier;
 #pragma unroll 1
         for (; course.more(); course.advance()) {
@@ -472,22 +567,23 @@ template <class C>
 KW_DEVICE uint32_t multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, const Work& work,
                             Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
+    const int ring = team / C::abreast;
     uint32_t scale = 0;
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
-        ptx90::barrier_wait(ptx90::shared_address(&shared.full[team][at.stage]), at.phase);
-        const uint32_t given = shared.scale[team][at.stage];
+        ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
+        const uint32_t given = shared.scale[ring][at.stage];
         scale = chunk == 0 ? given : conv_mma::followed<C>(sums, scale, given);
-        const uint32_t region = ptx90::shared_address(shared.region[team][at.stage]) >> 4;
+        const uint32_t region = ptx90::shared_address(shared.region[ring][at.stage]) >> 4;
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
             const Phase& phase = problem.phases[work.phase + p];
             const int steps = steps_in<C>(phase), first = first_kept<C>(phase) + chunk * steps * S::halves;
-            const uint32_t weights = (ptx90::shared_address(shared.kept) >> 4) + first * 128;
+            const uint32_t weights = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first * 128;
             sums[p].add(region, shared.offset[work.phase + p], weights, steps, chunk > 0);
         }
         __syncwarp();
-        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[team][at.stage]));
+        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
     }
     return scale;
 }
@@ -498,13 +594,14 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
     float* slab = (float*)shared.slabs[threadIdx.x / 32];
     Cursor at;
 #pragma unroll 1
-    for (unsigned number = team; Walk<C>::has(number); number += C::teams) {
-        const Tile<C> tile = Walk<C>::tile(problem, number);
+    for (unsigned number = team / C::abreast; Walk<C>::has(number); number += Layout<C>::rings) {
+        const Tile<C> tile = Walk<C>::tile(problem, number, team % C::abreast);
         Sums<C> sums[C::w_phases];
         const uint32_t scale = multiply(problem, shared, at, team, tile.work, sums);
         if (tile.is_empty) continue;  // of a phase that has fewer places than others
         Leaving<C>::template take<Epilogue>(problem, args, tile.work, sums, split::inverse_of(scale), slab);
     }
+    if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
 }
 
 template <class C, class Epilogue>
@@ -515,9 +612,9 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     Shared<C>& shared = *(Shared<C>*)dynamic;
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
     keep_weights(problem, shared);
-    if (threadIdx.x < C::teams * C::stages) {
-        ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), 128);
-        ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4);
+    if (threadIdx.x < L::rings * C::stages) {
+        ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), L::crew_threads);
+        ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
     }
     __syncthreads();
     if (threadIdx.x >= C::teams * 128) {

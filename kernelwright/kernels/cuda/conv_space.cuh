@@ -9,7 +9,11 @@
 //   };
 //
 // `sums` are N neighbours of one channel. Where Config::flat, row is the plane (image and channel) and column the place
-// in it; else column is the place on the last axis alone, and row counts all axes before it.
+// in it; else column is the place on the last axis alone, and row counts all axes before it. One that has a single
+// result, whose rows lie whole in memory, and reads nothing but what is the same for a row, may offer besides
+//
+//     template <int N> static __device__ Vec<float, N> values(const Args&, const float (&sums)[N], int64_t row, Index);
+//     static __device__ float* place(const Args&, int64_t row, Index column);
 #pragma once
 
 #include "../device/vec.cuh"
@@ -38,6 +42,18 @@ KW_DEVICE void store_in(const typename Epilogue::Args& args, const float (&sums)
         Epilogue::template store<N>(args, sums, plane, ((int64_t)d * Config::y_h + h) * Config::y_w + w);
     else
         Epilogue::template store<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, w);
+}
+
+// What becomes of them, and where the first of them lies.
+template <class Config, class Epilogue, int N>
+KW_DEVICE Vec<float, N> values_in(const typename Epilogue::Args& args, const float (&sums)[N], int64_t plane, int d, int h) {
+    if constexpr (Config::flat) return Epilogue::template values<N>(args, sums, plane, 0);
+    else return Epilogue::template values<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, 0);
+}
+template <class Config, class Epilogue>
+KW_DEVICE float* place_in(const typename Epilogue::Args& args, int64_t plane, int d, int h, int w) {
+    if constexpr (Config::flat) return Epilogue::place(args, plane, (d * Config::y_h + h) * Config::y_w + w);
+    else return Epilogue::place(args, (plane * Config::y_d + d) * Config::y_h + h, w);
 }
 
 // One sum at its place in a phase.

@@ -131,6 +131,19 @@ KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, ui
         : "memory");
 }
 
+// --- bytes from shared memory to global memory by the copy engine: both at multiples of 16, and as many. It sees what
+// threads wrote before their fence (fence.proxy.async). Groups are a thread's own, in the order of its commits.
+
+KW_DEVICE void send_bytes(void* destination, uint32_t source, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes)
+                 : "memory");
+}
+KW_DEVICE void send_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+// Until all groups but the last `Pending` have been read, so that their shared memory may be written again.
+template <int Pending> KW_DEVICE void send_wait() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Pending) : "memory");
+}
+
 // --- wgmma: D[64, n] (+)= A[64, 16] B[n, 16]^T by a warpgroup, asynchronously
 
 KW_DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

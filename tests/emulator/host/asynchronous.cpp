@@ -293,6 +293,51 @@ void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
     boxes.push_back(std::move(copy));
 }
 
+// --- bytes that the copy engine takes from shared memory to global memory, in groups of the thread that asked for them
+
+struct Sending {
+    uint8_t* to;
+    const uint8_t* from;
+    uint32_t bytes;
+    unsigned unit, step;
+    Clock clock;  // of the thread, when it asked
+    const Block* block;
+};
+struct Sendings {
+    std::vector<Sending> open;
+    std::deque<std::vector<Sending>> groups;
+};
+std::map<unsigned, Sendings> sendings;  // by thread of the cluster
+
+void make(const Sending& copy) {
+    const Actor actor{copy.unit, copy.step, &copy.clock, copy.block};
+    touch_as(actor, copy.from, copy.bytes, Access::read);
+    touch_as(actor, copy.to, copy.bytes, Access::write);
+    std::memcpy(copy.to, copy.from, copy.bytes);
+}
+
+// cp.async.bulk.global.shared::cta.bulk_group [destination], [source], bytes
+void cp_async_bulk_to_global(Frame& frame, const Arguments& to) {
+    if (!frame.has("shared::cta") || !frame.has("bulk_group")) unknown(frame);
+    Fiber& me = fiber();
+    const uint64_t destination = frame.get(to[0].inner[0]);
+    const uint32_t source = address_of(frame, to[1]), bytes = (uint32_t)frame.get(to[2]);
+    if (destination % 16 || source % 16 || bytes % 16 || bytes == 0)
+        fault("sends %u bytes in %s: both addresses and their number must be multiples of 16", bytes, line(frame).c_str());
+    Sending copy = {reinterpret_cast<uint8_t*>(destination), shared_at(frame, to[1]), bytes, me.unit, me.step++, me.clock, me.home};
+    sendings[me.unit].open.push_back(std::move(copy));
+}
+void cp_async_bulk_commit(Frame&, const Arguments&) {
+    Sendings& mine = sendings[fiber().unit];
+    mine.groups.push_back(std::move(mine.open));
+    mine.open.clear();
+}
+void cp_async_bulk_wait(Frame& frame, const Arguments& to) {
+    Sendings& mine = sendings[fiber().unit];
+    for (; mine.groups.size() > frame.get(to[0]); mine.groups.pop_front())
+        for (const Sending& copy : mine.groups.front()) make(copy);
+}
+
 // --- matrices of 8 x 8 halves
 
 struct Matrices {
@@ -563,6 +608,9 @@ const std::map<std::string, Handler> instructions = {
     {"cp.async.wait_group", cp_async_wait},
     {"cp.async.wait_all", cp_async_wait},
     {"cp.async.bulk.tensor", cp_async_bulk_tensor},
+    {"cp.async.bulk.global", cp_async_bulk_to_global},
+    {"cp.async.bulk.commit_group", cp_async_bulk_commit},
+    {"cp.async.bulk.wait_group", cp_async_bulk_wait},
     {"ldmatrix", ldmatrix},
     {"mma", mma},
     {"fence.proxy.async", [](Frame&, const Arguments&) {}},
@@ -589,7 +637,9 @@ void* driver_entry_point(const char* name) {
     return std::strcmp(name, "cuTensorMapEncodeTiled") == 0 ? reinterpret_cast<void*>(encode_tiled) : nullptr;
 }
 
-void engine_begin_cluster() { mbarriers.clear(), small_copies.clear(), boxes.clear(), multiplying.clear(); }
+void engine_begin_cluster() {
+    mbarriers.clear(), small_copies.clear(), boxes.clear(), sendings.clear(), multiplying.clear();
+}
 
 bool engine_step() {
     if (boxes.empty()) return false;
