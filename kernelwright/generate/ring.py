@@ -37,7 +37,11 @@ class RingWriter(WovenWriter):
 
 
 def ring_configs(kernel: Kernel, device: Device) -> Sequence[reduce_ring.Config]:
-    return reduce_ring.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
+    """A clerk has room for few values of a row."""
+    found = reduce_ring.configs(work_of_rows(kernel), device) if reduces(kernel) else ()
+    if any(config.clerks for config in found) and RingWriter(kernel).row_bytes > reduce_ring.ROW_BYTES:
+        return [config for config in found if not config.clerks]
+    return found
 
 
 def ring_cost_us(choice: reduce_ring.Config, kernel: Kernel, device: Device) -> float:

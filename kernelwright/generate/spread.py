@@ -30,11 +30,6 @@ class SpreadWriter(WovenWriter):
         self.loads_by = "load_once"
         return [*lines, "", last[0].replace(" load(", " load_last("), *last[1:]]
 
-    @property
-    def row_bytes(self) -> int:
-        """No less than the values of a row take in memory."""
-        return 16 * (len(self.of_row) + len(self.exported) + len(self.divisors) + 1)
-
 
 def spread_configs(kernel: Kernel, device: Device) -> Sequence[reduce_spread.Config]:
     return reduce_spread.configs(work_of_rows(kernel), device) if reduces(kernel) else ()

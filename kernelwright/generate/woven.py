@@ -41,6 +41,11 @@ class WovenWriter(RowsWriter):
         self.changing = {*written, *kernel.writes_over.values()}
         self.late_accesses = [self.access(name) for name in self.late]
 
+    @property
+    def row_bytes(self) -> int:
+        """No less than the values of a row take in memory."""
+        return 16 * (len(self.of_row) + len(self.exported) + len(self.divisors))
+
     def way_of(self, access: Access) -> str:
         """What only the last phase wants is loaded there, so that the first has its registers; where nothing changes
         it, even before the stores of the vectors ahead of it."""

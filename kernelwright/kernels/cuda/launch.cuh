@@ -21,16 +21,16 @@ struct OnDevice {
 };
 #endif
 
-// kw: let_next_begin
+// kw: let_launch_begin
 // A launch that follows may be put on multiprocessors as these become free; it waits for all of this by itself.
-KW_DEVICE void let_next_begin() {
+KW_DEVICE void let_launch_begin() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// kw: wait_for_launch_before
-KW_DEVICE void wait_for_launch_before() {
+// kw: await_launch_before
+KW_DEVICE void await_launch_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif

@@ -39,8 +39,8 @@ __global__ void __launch_bounds__(Config::threads) spread_phase_kernel(typename 
     constexpr Index turn = Index(step) * Config::blocks, times = (Place::vectors + turn - 1) / turn;
     const Place place;
     const Index row = place.row(), begin = Index(place.part) * step;
-    if (Config::early) let_next_begin();
-    if (Config::early && phase > 0) wait_for_launch_before();
+    if (Config::early) let_launch_begin();
+    if (Config::early && phase > 0) await_launch_before();
     auto r = Body::template begin<1>(args, row);
     reduce_catch_up<Body, Config, phase>(place, workspace, r);
     const auto take = [&](Index at, auto whole, auto& s) {
@@ -79,8 +79,8 @@ __global__ void __launch_bounds__(Config::threads) spread_close_kernel(typename 
     place.unit = blockIdx.x;
     place.part = 0;
     place.active = true;
-    if (Config::early) let_next_begin();
-    if (Config::early) wait_for_launch_before();
+    if (Config::early) let_launch_begin();
+    if (Config::early) await_launch_before();
     auto r = Body::template begin<1>(args, place.row());
     reduce_catch_up<Body, Config, Body::reductions>(place, workspace, r);
     if (!place.speaks()) return;
@@ -117,7 +117,7 @@ __global__ void __launch_bounds__(Config::width) spread_store_kernel(typename Bo
             x[u] = Body::template load_last<lanes>(args, first + u, at * lanes);
             late[u] = Body::template late<lanes>(args, first + u, at * lanes);
         }
-    if (Config::early) wait_for_launch_before();  // what is loaded so far was there before
+    if (Config::early) await_launch_before();  // what is loaded so far was there before
 #pragma unroll
     for (int u = 0; u < beside; ++u)
         if (first + u < SpreadRows<Body, Config>::units) r[u] = rows[first + u];

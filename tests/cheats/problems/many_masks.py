@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 class Model(nn.Module):
     def forward(self, x):
-        return torch.stack([F.dropout(x, 0.5) for _ in range(64)]).mean(0)
+        return torch.stack([F.dropout(x, 0.5) for _ in range(160)]).mean(0)
 
 
 def get_inputs():
