@@ -572,7 +572,7 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
     stored = {layout.buffer.name for _, layout in phases.row_stores()}
     return RowWork(
         across=grid.across,
-        rows=grid.rows,
+        rows=max(1, grid.rows),  # a kernel without rows is left out, but has a choice
         columns=grid.columns,
         line=grid.line,
         itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),

@@ -67,7 +67,7 @@ class RowGrid(Grid):
         """Whether a row's or a column's number needs 64 bits, or a place along a line with borders; offsets in memory
         have them in any case."""
         extents = (bound.extent for access in self.loads for bound in access.bounds)
-        return max(self.rows, self.columns, *extents) >= 2**31 - 2**20
+        return max(self.rows, self.columns, *extents) >= 2**31 - 2**23
 
     @property
     def line(self) -> int:

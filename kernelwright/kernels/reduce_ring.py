@@ -37,10 +37,12 @@ REACHED = 0.99
 # The values of a row are no more than this.
 ROW_BYTES = 64
 
-# What a copy of cp.async may have.
+FOUR_WARPS = 128
+
+# What a copy of cp.async may have, or two of them.
 COPIED_BYTES = (4, 8, 16, 32)
 
-# Places that a row has around the ring, from the least on: more blocks than this many times the fewest are not offered.
+# The fewest blocks that hold a row, times this, are the most that are offered.
 MOST_TIMES_AS_MANY = 4
 MOST_CONFIGS = 64
 
@@ -103,9 +105,9 @@ def static_shared_bytes(config: Config, work: RowWork) -> int:
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:
     """The reason a config cannot run this work, in words."""
     if device.kind != "cuda" or device.capability < (8, 0):
-        return f"{device.arch} has too little shared memory."
+        return f"{device.arch} has no copies past the registers."
     if not work.sent or any(operand.itemsize * config.lanes not in COPIED_BYTES for operand in work.operands):
-        return "an operand is no vector of 4, 8 or 16 bytes, which could be copied to its place."
+        return "an operand is no vector of pieces of 4, 8 or 16 bytes, which could be copied to its place."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row pass through a ring."
     if not work.holds or work.phases == len(work.state_bytes):
@@ -153,7 +155,8 @@ def why_no_room(config: Config, work: RowWork, device: Device) -> str | None:
     threads = config.threads + config.clerks
     if threads > device.max_threads_per_block or threads * config.each > device.max_threads_per_multiprocessor:
         return f"{config.each} blocks of {threads} threads are more than a multiprocessor has."
-    most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // (threads * config.each) // 8 * 8)
+    allotted = math.ceil(threads / FOUR_WARPS) * FOUR_WARPS * config.each  # registers go to four warps at a time
+    most = min(reduce.REGISTERS_A_THREAD, device.registers_per_multiprocessor // allotted // 8 * 8)
     wanted = registers(config, work)
     return f"{wanted} registers; a thread has {most}." if wanted > most else None
 

@@ -18,13 +18,16 @@ READING = 1.055
 # Of what was read last, so much of the L2 cache still has it when it is wanted again.
 STAYS = 0.5
 
-# What all rows read comes from the L2 cache, which is so many times as fast as memory; but a thread that has many rows
-# takes registers from others (LayerNorm of 16 rows of 4,194,304 columns, H200).
-L2_SPEED = 4.0
+# Weights come from the L2 cache for all rows but the first, so many times as fast as from memory; but a thread that has
+# many rows takes registers from others (LayerNorm of 16 rows of 4,194,304 columns, H200).
+WEIGHTS_SPEED = 4.0
 MANY_ROWS = 0.015
 
 # Of rows that take no longer than this, launches begin as the one before ends.
 SHORT_BYTES = 2 << 30
+
+# Registers for what a thread stores side by side: its vectors, and the values of their rows.
+MOST_HELD, VALUES_OF_A_ROW = 128, 3
 
 # To merge what the blocks of a row have left, and to fetch a row's values before anything is stored.
 CLOSING_US = 4.0
@@ -71,6 +74,9 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return "a row that one block has is closed by it."
     if config.beside > work.rows:
         return f"{config.beside} rows side by side of {work.rows}."
+    held = config.beside * (work.kept_bytes(config.lanes) // 4 + VALUES_OF_A_ROW)
+    if held > MOST_HELD:
+        return f"{held} registers for {config.beside} rows side by side."
     if store_blocks(config, work) > MOST_BLOCKS:
         return f"{store_blocks(config, work):,} blocks; a launch has at most {MOST_BLOCKS:,}."
     return reduce.why_not(as_plain(config), work, device)
@@ -107,7 +113,7 @@ def cost_us(config: Config, work: RowWork, device: Device) -> float:
     """The phases that read at the speed of reads, the last at that of a copy."""
     read = work.again_bytes * len(work.state_bytes)
     stays = min(work.again_bytes, STAYS * device.l2_bytes)
-    shared = work.repeated_bytes * (math.ceil(work.rows / config.beside) - 1) / L2_SPEED
+    shared = work.repeated_bytes * (math.ceil(work.rows / config.beside) - 1) / WEIGHTS_SPEED
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * max(work.itemsizes))))
     many = 1.0 + MANY_ROWS * max(0.0, math.log2(config.beside / 4))
     few: float = max(1.0, 4 * device.multiprocessors / (work.rows * config.blocks)) ** 0.3

@@ -34,6 +34,7 @@ RINGS: dict[str, tuple[Shape, Ring]] = {
     "more words than threads": ((3, 6000), Ring(32, 1, 6, 1, 1, 38, 1)),
     "elements": ((5, 333), Ring(32, 1, 9, 3, 3, 2, 3)),
     "one row": ((1, 1000), Ring(64, 4, 8, 4, 4, 1, 1)),
+    "more places than rows": ((2, 1000), Ring(64, 4, 6, 2, 2, 1, 3)),
     "a row ahead": ((7, 1004), Ring(32, 4, 8, 4, 2, 2, 3)),
     "two blocks each": ((9, 1000), Ring(64, 4, 3, 1, 1, 2, 2, 2)),
     "two words a vector": ((5, 2000), Ring(32, 8, 6, 2, 2, 2, 2)),

@@ -28,6 +28,7 @@ SPREAD: dict[str, tuple[Case, Spread]] = {
     "elements": (case_of((2, 333), (1,)), Spread(32, 1, 2, 4, 32, 1)),
     "weights, rows beside each other": (weighted_case((5, 1000)), Spread(64, 4, 2, 2, 64, 4)),
     "weights, backwards": (weighted_case((5, 1000)), Spread(32, 2, 2, 5, 32, 2)),
+    "launches that begin early": (weighted_case((5, 1000)), Spread(32, 4, 2, 3, 32, 2, True)),
     "one row": (case_of((1, 4000), (1,)), Spread(64, 4, 4, 8, 64, 1)),
 }
 

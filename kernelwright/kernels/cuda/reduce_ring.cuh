@@ -335,6 +335,7 @@ template <typename Body, typename Config> KW_DEVICE void ring_several(const type
 template <typename Body, typename Config> struct RingDesk {
     typename Body::template State<0, 1> found[2][Config::threads / 32];
     typename Body::template Row<1> rows[2];
+    static_assert(sizeof(typename Body::template Row<1>) <= 64, "the config was chosen for so much shared memory");
 };
 
 // kw: turn_begins
@@ -372,7 +373,7 @@ KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk
     using Parts = TaggedParts<Body, Config>;
     using State = typename Body::template State<0, 1>;
     constexpr int warps = Config::threads / 32, words = Parts::template words<0>;
-    constexpr int parts = (Config::blocks + 31) / 32, together = 8 / words > 1 ? 8 / words : 1;
+    constexpr int of_a_lane = (Config::blocks + 31) / 32, at_a_time = 8 / words > 1 ? 8 / words : 1;
     const int lane = threadIdx.x % 32, team = int(blockIdx.x) / Config::blocks, part = int(blockIdx.x) % Config::blocks;
     for (int turn = 0;; ++turn) {
         turn_begins();
@@ -395,22 +396,22 @@ KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk
         State state;
         state.clear();
 #pragma unroll
-        for (int first = 0; first < parts; first += together) {  // so many words are asked for at a time
-            uint64_t told[together * words];
+        for (int first = 0; first < of_a_lane; first += at_a_time) {  // so many words are asked for at a time
+            uint64_t told[at_a_time * words];
             bool all = false;
             while (!all) {
                 all = true;
 #pragma unroll
-                for (int i = 0; i < together * words; ++i) {
+                for (int i = 0; i < at_a_time * words; ++i) {
                     const int from = (first + i / words) * 32 + lane;
                     told[i] = from < Config::blocks ? told_by_grid(places + from * words + i % words)
                                                     : uint64_t(heard + 1) << 32;
                 }
 #pragma unroll
-                for (int i = 0; i < together * words; ++i) all &= uint32_t(told[i] >> 32) == uint32_t(heard) + 1;
+                for (int i = 0; i < at_a_time * words; ++i) all &= uint32_t(told[i] >> 32) == uint32_t(heard) + 1;
             }
 #pragma unroll
-            for (int u = 0; u < together; ++u) {
+            for (int u = 0; u < at_a_time; ++u) {
                 uint32_t theirs[words];
 #pragma unroll
                 for (int i = 0; i < words; ++i) theirs[i] = uint32_t(told[u * words + i]);

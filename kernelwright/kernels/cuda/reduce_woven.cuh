@@ -348,11 +348,11 @@ cudaError_t launch_at_once(Kernel kernel, int threads, int64_t zeroed, const typ
     if (const cudaError_t error = cudaGetDevice(&device)) return error;
     if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
         return error;
-    if (const cudaError_t error =
-            cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes))
-        return error;
-    if (const cudaError_t error =
-            cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared_bytes))
+    const cudaError_t room = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes);
+    if (room == cudaErrorInvalidValue) cudaGetLastError();  // a GPU with less shared memory
+    else if (room != cudaSuccess) return room;
+    else if (const cudaError_t error =
+                 cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared_bytes))
         return error;
     if (multiprocessors * each < blocks || !all_aligned(args)) return reduce<Body, WovenAlone<Config>>(args, stream);
     if (zeroed > 0)

@@ -59,6 +59,12 @@ struct Larger {
     template <typename T> KW_DEVICE T operator()(T a, T b) const { return b > a ? b : a; }
 };
 
+// kw: LargerNumber
+// NaN only if both are.
+struct LargerNumber {
+    template <typename T> KW_DEVICE T operator()(T a, T b) const { return fmax(a, b); }
+};
+
 // kw: Smaller
 struct Smaller {
     template <typename T> KW_DEVICE T operator()(T a, T b) const { return b < a ? b : a; }
@@ -347,9 +353,7 @@ template <typename T, int N> struct ExponentialsAlong {
         return exp_falling(before - largest);
     }
     KW_DEVICE void add(const Vec<T, N>& x) {
-        T most = x[0];
-        KW_LANES for (int i = 1; i < N; ++i) most = fmax(most, x[i]);
-        const T scale = scaled_to(most);
+        const T scale = scaled_to(kw::folded(x, Exponentials<T, 1>::start(), LargerNumber()));
         KW_LANES for (int i = 0; i < N; ++i) total[i] = fma(total[i], scale, exp_falling(x[i] - largest));
     }
     KW_DEVICE void merge(const ExponentialsAlong& other) {

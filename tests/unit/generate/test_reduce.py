@@ -8,6 +8,7 @@ from textwrap import dedent
 import pytest
 
 from kernelwright.device import resolve
+from kernelwright.generate.generate import ranked_choices
 from kernelwright.generate.grid import Bound
 from kernelwright.generate.phases import phases_of
 from kernelwright.generate.reduce import RowsWriter, reduce_source, work_of_rows
@@ -114,6 +115,18 @@ def test_a_kernel_reads_like_code() -> None:
             template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {}
         };"""
     )
+
+
+@pytest.mark.parametrize("shape", [(0, 100), (0, 393216)])
+def test_no_rows_have_a_choice_too(shape: Shape) -> None:
+    """Their kernel is left out of the program, after it was chosen."""
+    for output in (Reduce("sum", leaf(0, shape), (1,)), softmax(leaf(0, shape), (1,))):
+        assert ranked_choices(kernel_of(output), H200)
+
+
+def test_a_row_of_almost_two_to_the_31_has_wide_indices_where_blocks_would_step_beyond() -> None:
+    long = Map("div", (leaf(0, (1, 2**31 - 2**21)), Const(2.0, float32)))
+    assert "using Index = int64_t;" in text_of(Map("div", (long, Broadcast(Reduce("sum", long, (1,)), long.shape))))
 
 
 def test_the_struct_is_the_same_for_both_devices() -> None:
