@@ -22,7 +22,7 @@ settings.register_profile(
 settings.load_profile("calm")
 
 # So many cases of a slow test run by default.
-FEW = 4
+FEW = 3
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -86,6 +86,7 @@ CASES: dict[str, tuple[str, Pick, int, int, int, str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_an_operand_is_computed_where_it_is_read(name: str) -> None:
     *case, operands = CASES[name]

@@ -54,6 +54,7 @@ def by_teams(teams: int, carriers: int) -> Callable[[Config], bool]:
 # --- geometry
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["strided", "groups", "one axis", "three channels, even rows", "transposed"])
 def test_one_product_is_as_accurate_as_tf32(name: str, tmp_path: Path) -> None:
     """Each block takes several tiles."""
@@ -106,6 +107,7 @@ def test_each_block_keeps_the_weights_of_64_channels(count: int, tmp_path: Path)
         agrees(model(tmp_path, "Conv2d(8, 150, 3, padding=1)", (2, 8, 4, 34)), pick=kept(), precision="tf32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize("name", ["whole", "some", "groups", "phases"])
 def test_two_teams_abreast_have_128_channels_of_a_tile(name: str, precision: str, tmp_path: Path) -> None:
@@ -131,6 +133,7 @@ RUNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_whole_rows_leave_as_one_run(name: str, tmp_path: Path) -> None:
     """At the lower edge a tile has fewer rows than it could."""
@@ -155,6 +158,7 @@ SENT = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slabs", [1, 2])
 @pytest.mark.parametrize("name", SENT)
 def test_the_copy_engine_takes_rows_that_begin_anywhere(name: str, slabs: int, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ CASES: dict[str, tuple[Problem, Pick]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_what_stands_around_a_product_is_computed_with_it(name: str) -> None:
     source, pick = CASES[name]

@@ -167,6 +167,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_product_is_right(name: str) -> None:
     """With two multiprocessors, so that the blocks of kernels that stay go from tile to tile."""

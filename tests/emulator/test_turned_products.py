@@ -41,6 +41,7 @@ CASES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_turned_product_is_right(name: str) -> None:
     """With two multiprocessors, so that blocks go from tile to tile."""
