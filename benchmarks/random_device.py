@@ -33,10 +33,11 @@ from kernelwright.device import resolve
 from kernelwright.generate.generate import program_text, ranked_choices, template_of
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.interpret import interpret
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Node, Reduce, Windows
+from kernelwright.ir.nodes import Const, Graph, Group, Input, Map, Node, Reduce, Windows
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
+from tests.cases_of_rows import softmax_case, weighted_case
 from tests.property.graphs_of_rows import Case
 from tests.property.runs_of_rows import Run
 from tests.property.runs_of_rows import difference as difference_of_rows
@@ -112,31 +113,9 @@ def long_case(seed: int) -> Case:
     chance = random.Random(seed)
     columns = chance.choice(LONG_COLUMNS)
     shape = (chance.choice(LONG_ROWS), columns)
-    numbers = torch.Generator().manual_seed(seed)
-    x = torch.randn(shape, generator=numbers)
     if chance.random() < 0.5:
-
-        def softmax(dtype: DType) -> Graph:
-            leaf = Input("x0", 0, shape, dtype, contiguous(shape))
-            largest = Broadcast(Reduce("max", leaf, (1,)), shape)
-            total = Broadcast(Reduce("exponentials", leaf, (1,)), shape)
-            y = Map("div", (Map("exp", (Map("sub", (leaf, largest)),)), total))
-            return Graph((leaf,), (y,), (), Group("tuple", (0,)))
-
-        return Case(softmax(float32), softmax(float64), (x,))
-
-    def normalised(dtype: DType) -> Graph:
-        leaf = Input("x0", 0, shape, dtype, contiguous(shape))
-        weight, bias = (Input(f"x{i}", i, shape[1:], dtype, contiguous(shape[1:])) for i in (1, 2))
-        mean = Map("div", (Reduce("sum", leaf, (1,)), Const(float(columns), dtype)))
-        variance = Map("div", (Reduce("deviations", leaf, (1,)), Const(float(columns), dtype)))
-        scale = Map("rsqrt", (Map("add", (variance, Const(1e-5, dtype))),))
-        rest = Map("mul", (Map("sub", (leaf, Broadcast(mean, shape))), Broadcast(scale, shape)))
-        y = Map("add", (Map("mul", (rest, Broadcast(weight, shape))), Broadcast(bias, shape)))
-        return Graph((leaf, weight, bias), (y,), (), Group("tuple", (0,)))
-
-    weights = (torch.randn(shape[1:], generator=numbers) for _ in range(2))
-    return Case(normalised(float32), normalised(float64), (x, *weights))
+        return softmax_case(torch.randn(shape, generator=torch.Generator().manual_seed(seed)))
+    return weighted_case(shape, seed)
 
 
 MADE: dict[str, Callable[[int], Case]] = {"windows": window_case, "long": long_case}

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.device import Device
-from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import config_struct, reduce_floor_us, reduces, row_formula, scratch_of, work_of_rows
+from kernelwright.generate.reduce import reduce_floor_us, reduces, scratch_of, work_of_rows
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.woven import HEADERS, WovenWriter
+from kernelwright.generate.woven import HEADERS, WovenWriter, source_of_rows
 from kernelwright.kernels import reduce_ring
 from kernelwright.plan import Kernel
 
@@ -53,27 +52,8 @@ def ring_extra(kernel: Kernel, choice: reduce_ring.Config) -> Extra:
 
 
 def ring_source(kernel: Kernel, choice: reduce_ring.Config) -> Source:
-    work = work_of_rows(kernel)
-    writer = RingWriter(kernel)
-    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
-    scratch = ring_extra(kernel, choice).scratch
-    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
-    sizes |= {"ahead": choice.ahead, "step": choice.step, "blocks": choice.blocks}
-    sizes |= {
-        "together": choice.together,
-        "each": choice.each,
-        "holds": choice.holds,
-        "clerks": choice.clerks,
-    }
-    memory = {
-        "shared_bytes": reduce_ring.shared_bytes(choice, work),
-        "workspace_bytes": sum(b.nbytes for b in scratch),
-    }
-    struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
-    workspace = identifier(scratch[0].name) if scratch else "nullptr"
-    call = f"kw::reduce_ring<{name}, {name}Config>({{{', '.join(writer.arguments)}}}, {workspace}, stream)"
-    needs = tuple(sorted({*names_in(struct), "reduce_ring", "OnDevice"}))
-    return Source(kernel, work, choice, formula, struct, "reduce_ring", call, needs)
+    shared_bytes = reduce_ring.shared_bytes(choice, work_of_rows(kernel))
+    return source_of_rows("reduce_ring", kernel, choice, RingWriter(kernel), shared_bytes, ring_extra(kernel, choice))
 
 
 TEMPLATES = (

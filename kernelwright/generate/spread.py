@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.device import Device
-from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.program import Source
-from kernelwright.generate.reduce import config_struct, reduce_floor_us, reduces, row_formula, scratch_of, work_of_rows
+from kernelwright.generate.reduce import reduce_floor_us, reduces, scratch_of, work_of_rows
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.woven import HEADERS, WovenWriter
+from kernelwright.generate.woven import HEADERS, WovenWriter, source_of_rows
 from kernelwright.kernels import reduce_spread
 from kernelwright.plan import Kernel
 
@@ -45,17 +44,7 @@ def spread_extra(kernel: Kernel, choice: reduce_spread.Config) -> Extra:
 
 
 def spread_source(kernel: Kernel, choice: reduce_spread.Config) -> Source:
-    writer = SpreadWriter(kernel)
-    name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
-    (scratch,) = spread_extra(kernel, choice).scratch
-    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
-    sizes |= {"blocks": choice.blocks, "width": choice.width, "beside": choice.beside, "early": int(choice.early)}
-    config = config_struct(f"{name}Config", sizes, {"workspace_bytes": scratch.nbytes})
-    struct = writer.struct(name, formula) + "\n\n" + config
-    arguments = f"{{{', '.join(writer.arguments)}}}, {identifier(scratch.name)}, stream"
-    call = f"kw::reduce_spread<{name}, {name}Config>({arguments})"
-    needs = tuple(sorted({*names_in(struct), "reduce_spread", "OnDevice"}))
-    return Source(kernel, work_of_rows(kernel), choice, formula, struct, "reduce_spread", call, needs)
+    return source_of_rows("reduce_spread", kernel, choice, SpreadWriter(kernel), 0, spread_extra(kernel, choice))
 
 
 TEMPLATES = (

@@ -7,6 +7,8 @@ read once and its result not at all, so both may leave the caches first, while t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TypeAlias
 
 from kernelwright.device import Device
 from kernelwright.generate.grid import Access
@@ -25,8 +27,10 @@ from kernelwright.generate.reduce import (
 )
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Reduce
-from kernelwright.kernels import reduce_woven
+from kernelwright.kernels import reduce_ring, reduce_spread, reduce_woven
 from kernelwright.plan import Kernel
+
+RowsConfig: TypeAlias = reduce_woven.Config | reduce_ring.Config | reduce_spread.Config
 
 
 class WovenWriter(RowsWriter):
@@ -147,20 +151,22 @@ def woven_extra(kernel: Kernel, choice: reduce_woven.Config) -> Extra:
 def woven_source(kernel: Kernel, choice: reduce_woven.Config) -> Source:
     work = work_of_rows(kernel)
     writer = WovenWriter(kernel, reduce_woven.left(choice, work) > 0)
+    shared_bytes = reduce_woven.shared_bytes(choice, work)
+    return source_of_rows("reduce_woven", kernel, choice, writer, shared_bytes, woven_extra(kernel, choice))
+
+
+def source_of_rows(
+    template: str, kernel: Kernel, choice: RowsConfig, writer: WovenWriter, shared_bytes: int, extra: Extra
+) -> Source:
+    """The struct, the numbers of its config by their own names, and the call of the template with its workspace."""
     name, formula = camel(kernel.name), row_formula(kernel.region, writer.phases)
-    scratch = woven_extra(kernel, choice).scratch
-    sizes = {"threads": choice.threads, "lanes": choice.lanes, "team": choice.threads, "vectors": choice.vectors}
-    sizes |= {"held": choice.held, "ahead": choice.ahead, "blocks": choice.blocks}
-    sizes |= {"together": choice.together, "each": choice.each}
-    memory = {
-        "shared_bytes": reduce_woven.shared_bytes(choice, work),
-        "workspace_bytes": sum(b.nbytes for b in scratch),
-    }
+    sizes = {key: int(value) for key, value in asdict(choice).items()} | {"team": choice.threads}
+    memory = {"shared_bytes": shared_bytes, "workspace_bytes": sum(b.nbytes for b in extra.scratch)}
     struct = writer.struct(name, formula) + "\n\n" + config_struct(f"{name}Config", sizes, memory)
-    workspace = identifier(scratch[0].name) if scratch else "nullptr"
-    call = f"kw::reduce_woven<{name}, {name}Config>({{{', '.join(writer.arguments)}}}, {workspace}, stream)"
-    needs = tuple(sorted({*names_in(struct), "reduce_woven", "OnDevice"}))
-    return Source(kernel, work, choice, formula, struct, "reduce_woven", call, needs)
+    workspace = identifier(extra.scratch[0].name) if extra.scratch else "nullptr"
+    call = f"kw::{template}<{name}, {name}Config>({{{', '.join(writer.arguments)}}}, {workspace}, stream)"
+    needs = tuple(sorted({*names_in(struct), template, "OnDevice"}))
+    return Source(kernel, work_of_rows(kernel), choice, formula, struct, template, call, needs)
 
 
 # --- the rows of the table of templates

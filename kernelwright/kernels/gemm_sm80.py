@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 HEADER = "gemm_sm80.cuh"
-HEADERS = ("ptx90", "ptx80", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm80")
+HEADERS = ("launch", "ptx90", "ptx80", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm80")
 OLDEST = (8, 0)  # cp.async and this shape of mma
 PRODUCTS = 3  # lo*hi, hi*lo, hi*hi
 CHUNK = 32  # of k between promotions

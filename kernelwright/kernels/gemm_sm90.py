@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 HEADER = "gemm_sm90.cuh"
-HEADERS = ("ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90")
+HEADERS = ("launch", "ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90")
 MOST_SPLITS = 128
 WIDEST = (128, 256)
 MOST_BATCHES = 65535

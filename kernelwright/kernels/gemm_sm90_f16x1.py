@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 HEADER = "gemm_sm90_f16x1.cuh"
-HEADERS = ("ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90_half", "gemm_sm90_f16x1")
+HEADERS = ("launch", "ptx90", "gemm_prologue", "split", "gemm_epilogue", "gemm_sm90_half", "gemm_sm90_f16x1")
 MOST_BATCHES = 65535
 
 

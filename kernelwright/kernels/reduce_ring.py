@@ -110,25 +110,16 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return "an operand is no vector of pieces of 4, 8 or 16 bytes, which could be copied to its place."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row pass through a ring."
-    if not work.holds or work.phases == len(work.state_bytes):
-        return "no phase stores what is kept, so that the next row could take its place."
-    if config.blocks > 1 and work.in_place:
-        return "a row's result would be written before every block has read what it replaces."
     return (
-        reduce.why_no_vectors(reduce_woven.as_plain(as_woven(config)), work)
-        or why_no_ring(config, work, device)
+        reduce_woven.why_not_stored(config.blocks, work)
+        or reduce.why_no_vectors(reduce_woven.as_plain(as_woven(config)), work)
+        or reduce_woven.why_no_blocks(as_woven(config), work, device)
+        or why_no_ring(config, work)
         or why_no_room(config, work, device)
     )
 
 
-def why_no_ring(config: Config, work: RowWork, device: Device) -> str | None:
-    share = work.share(reduce_woven.as_plain(as_woven(config)))
-    if config.threads % WARP or config.threads & (config.threads - 1):
-        return f"{config.threads} threads are no power of two of whole warps."
-    if config.threads >= 2 * share:
-        return f"{config.threads} threads share {share} vectors: half of them have nothing to do."
-    if config.together * config.blocks > device.multiprocessors * config.each:
-        return f"{config.together * config.blocks} blocks do not run at once."
+def why_no_ring(config: Config, work: RowWork) -> str | None:
     if config.slots % config.step or config.ahead % config.step or not 0 < config.ahead <= config.slots:
         return f"{config.ahead} of {config.vectors} places ahead, {config.step} at a time."
     if config.slots * config.holds + config.ahead != config.vectors:

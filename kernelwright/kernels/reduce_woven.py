@@ -104,18 +104,25 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return "only whole vectors along a row are woven."
     if work.late_bytes and work.line < work.columns:
         return "the addresses of what only the last phase wants, where a row is no one line, take too many registers."
-    if not work.holds or work.phases == len(work.state_bytes):
-        return "no phase stores what is kept, so that the next row could take its place."
-    if config.blocks > 1 and work.in_place:
-        return "a row's result would be written before every block has read what it replaces."
     return (
-        reduce.why_no_vectors(as_plain(config), work)
-        or why_no_team(config, work, device)
+        why_not_stored(config.blocks, work)
+        or reduce.why_no_vectors(as_plain(config), work)
+        or why_no_blocks(config, work, device)
+        or why_no_places(config, work, device)
         or why_no_room(config, work, device)
     )
 
 
-def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
+def why_not_stored(blocks: int, work: RowWork) -> str | None:
+    """A row is read by some phases, and what becomes of it is stored by the last."""
+    if not work.holds or work.phases == len(work.state_bytes):
+        return "no phase stores what is kept, so that the next row could take its place."
+    if blocks > 1 and work.in_place:
+        return "a row's result would be written before every block has read what it replaces."
+    return None
+
+
+def why_no_blocks(config: Config, work: RowWork, device: Device) -> str | None:
     if config.threads % WARP or config.threads & (config.threads - 1):
         return f"{config.threads} threads are no power of two of whole warps."
     if config.threads >= 2 * work.share(as_plain(config)):
@@ -124,6 +131,10 @@ def why_no_team(config: Config, work: RowWork, device: Device) -> str | None:
         )
     if config.together * config.blocks > device.multiprocessors * config.each:
         return f"{config.together * config.blocks} blocks do not run at once."
+    return None
+
+
+def why_no_places(config: Config, work: RowWork, device: Device) -> str | None:
     if config.vectors % config.ahead or config.held % config.ahead:
         return f"{config.ahead} vectors on their way do not divide {config.vectors} and {config.held} places."
     if config.vectors < 1 or config.vectors + config.held >= slots(config, work) + config.ahead:

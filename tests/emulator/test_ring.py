@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from functools import partial
 
 import pytest
 import torch
 
 from kernelwright.generate.generate import program_text
-from kernelwright.ir.dtypes import DType, float32, float64
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
+from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import reduce_ring
-from kernelwright.kernels.reduce import RowWork
-from kernelwright.plan.steps import contiguous
+from tests.cases_of_rows import softmax_case, three_reductions, weighted_case
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.test_reductions import H200, RACE, call, case_of
-from tests.emulator.test_woven import softmax_case, weighted_case
+from tests.emulator.test_woven import runs_of
 from tests.property.graphs_of_rows import Case
 from tests.property.runs_of_rows import Run
 
@@ -48,17 +45,6 @@ RINGS: dict[str, tuple[Shape, Ring]] = {
 }
 
 
-def runs_of(cases: Sequence[tuple[Case, Ring]]) -> tuple[list[Run], Callable[..., int]]:
-    """One program for all of them."""
-    runs = [Run.of(number, case, H200, lambda kernel, c=config: c) for number, (case, config) in enumerate(cases)]  # type: ignore[misc]
-    for run, (_, config) in zip(runs, cases, strict=True):
-        (source,) = run.program.sources
-        assert isinstance(source.work, RowWork)
-        assert reduce_ring.why_not(config, source.work, H200) is None
-    library = library_of(program_text([launch for run in runs for launch in run.program.launches], "cuda"))
-    return runs, partial(call, library)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RINGS)
 def test_rows_through_a_ring_are_right(name: str) -> None:
@@ -76,18 +62,9 @@ def test_rows_through_a_ring_are_right(name: str) -> None:
 def test_weights_and_phases_between_pass_through_a_ring() -> None:
     """LayerNorm with weights; and three reductions, each of what the one before has found."""
     shape = (5, 1000)
-
-    def built(dtype: DType) -> Graph:
-        x, count = Input("x0", 0, shape, dtype, contiguous(shape)), Const(float(shape[1]), dtype)
-        apart = Map("sub", (x, Broadcast(Map("div", (Reduce("sum", x, (1,)), count)), shape)))
-        variance = Map("div", (Reduce("sum", Map("mul", (apart, apart)), (1,)), count))
-        y = Map("div", (apart, Broadcast(variance, shape)))
-        z = Map("div", (y, Broadcast(Reduce("max", y, (1,)), shape)))
-        return Graph((x,), (z, Reduce("argmax", y, (1,))), (), Group("tuple", (0, 1)))
-
     x = torch.randn(shape, generator=torch.Generator().manual_seed(5))
-    three = Case(built(float32), built(float64), (x,))
-    runs, caller = runs_of([(weighted_case(shape), Ring(32, 4, 6, 2, 2, 2, 2)), (three, Ring(32, 4, 7, 3, 1, 2, 2))])
+    three = (three_reductions(x), Ring(32, 4, 7, 3, 1, 2, 2))
+    runs, caller = runs_of([(weighted_case(shape), Ring(32, 4, 6, 2, 2, 2, 2)), three])
     for run in runs:
         with multiprocessors(1):
             run.check(caller)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import pytest
 import torch
 
-from kernelwright.generate.generate import program_text
 from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import reduce_spread
-from kernelwright.kernels.reduce import RowWork
-from tests.emulator.build import g_plus_plus, library_of
-from tests.emulator.test_reductions import H200, call, case_of
-from tests.emulator.test_woven import softmax_case, weighted_case
+from tests.cases_of_rows import softmax_case, weighted_case
+from tests.emulator.build import g_plus_plus
+from tests.emulator.test_reductions import case_of
+from tests.emulator.test_woven import runs_of
 from tests.property.graphs_of_rows import Case
-from tests.property.runs_of_rows import Run
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
@@ -34,11 +30,8 @@ SPREAD: dict[str, tuple[Case, Spread]] = {
 
 
 def checked(case: Case, config: Spread) -> None:
-    run = Run.of(0, case, H200, lambda kernel: config)
-    (source,) = run.program.sources
-    assert isinstance(source.work, RowWork)
-    assert reduce_spread.why_not(config, source.work, H200) is None
-    run.check(partial(call, library_of(program_text(run.program.launches, "cuda"))))
+    (run,), caller = runs_of([(case, config)])
+    run.check(caller)
 
 
 @pytest.mark.parametrize("name", SPREAD)
@@ -56,8 +49,8 @@ def test_operands_off_their_alignment_are_stored_one_by_one() -> None:
 def test_infinities_and_nan_stay_in_their_rows() -> None:
     x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
     x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    run = Run.of(0, softmax_case(x), H200, lambda kernel: Spread(32, 4, 4, 3, 64, 1))
-    (got,) = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))(None, x)
+    (run,), caller = runs_of([(softmax_case(x), Spread(32, 4, 4, 3, 64, 1))])
+    (got,) = run.forward(caller)(None, x)
     wanted = torch.softmax(x, 1)
     assert torch.equal(got.isnan(), wanted.isnan())
     assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-7, equal_nan=True)

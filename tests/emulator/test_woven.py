@@ -11,13 +11,14 @@ import torch
 
 from kernelwright.generate.generate import program_text, ranked_choices
 from kernelwright.ir.dtypes import DType, float32, float64
-from kernelwright.ir.nodes import Broadcast, Const, Graph, Group, Input, Map, Reduce, Shape
-from kernelwright.kernels import reduce, reduce_sliding, reduce_woven
+from kernelwright.ir.nodes import Graph, Group, Input, Reduce, Shape
+from kernelwright.kernels import reduce, reduce_ring, reduce_sliding, reduce_spread, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import RowWork
 from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from kernelwright.plan.steps import contiguous
+from tests.cases_of_rows import softmax_case, three_reductions, weighted_case
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.run import agrees
 from tests.emulator.test_reductions import H200, RACE, call, case_of
@@ -49,40 +50,16 @@ WOVEN: dict[str, tuple[Shape, Woven]] = {
 }
 
 
-def weighted_case(shape: Shape) -> Case:
-    """LayerNorm with a weight and a bias of a row's length, which only its last phase reads."""
-
-    def built(dtype: DType) -> Graph:
-        x = Input("x0", 0, shape, dtype, contiguous(shape))
-        weight, bias = (Input(f"x{i}", i, shape[1:], dtype, contiguous(shape[1:])) for i in (1, 2))
-        mean = Map("div", (Reduce("sum", x, (1,)), Const(float(shape[1]), dtype)))
-        variance = Map("div", (Reduce("deviations", x, (1,)), Const(float(shape[1]), dtype)))
-        scale = Map("rsqrt", (Map("add", (variance, Const(1e-5, dtype))),))
-        rest = Map("mul", (Map("sub", (x, Broadcast(mean, shape))), Broadcast(scale, shape)))
-        y = Map("add", (Map("mul", (rest, Broadcast(weight, shape))), Broadcast(bias, shape)))
-        return Graph((x, weight, bias), (y,), (), Group("tuple", (0,)))
-
-    chance = torch.Generator().manual_seed(2)
-    tensors = (torch.randn(shape, generator=chance), *(torch.randn(shape[1:], generator=chance) for _ in range(2)))
-    return Case(built(float32), built(float64), tensors)
-
-
-def softmax_case(x: torch.Tensor) -> Case:
-    shape = tuple(x.shape)
-
-    def built(dtype: DType) -> Graph:
-        leaf = Input("x0", 0, shape, dtype, contiguous(shape))
-        largest = Broadcast(Reduce("max", leaf, (1,)), shape)
-        total = Broadcast(Reduce("exponentials", leaf, (1,)), shape)
-        y = Map("div", (Map("exp", (Map("sub", (leaf, largest)),)), total))
-        return Graph((leaf,), (y,), (), Group("tuple", (0,)))
-
-    return Case(built(float32), built(float64), (x,))
-
-
 def why_not(config: Choice, work: RowWork) -> str | None:
-    assert isinstance(config, Woven)
-    return reduce_woven.why_not(config, work, H200)
+    """What the template of a config says to it."""
+    match config:
+        case reduce_woven.Config():
+            return reduce_woven.why_not(config, work, H200)
+        case reduce_ring.Config():
+            return reduce_ring.why_not(config, work, H200)
+        case reduce_spread.Config():
+            return reduce_spread.why_not(config, work, H200)
+    raise AssertionError(f"{config} holds no rows")
 
 
 def runs_of(cases: Sequence[tuple[Case, Choice]]) -> tuple[list[Run], Callable[..., int]]:
@@ -157,17 +134,8 @@ def test_operands_off_their_alignment_have_a_block_a_row() -> None:
 def test_the_first_of_equal_elements_is_found_whatever_is_read_again() -> None:
     """A third reduction: it meets what is read again before what is held, and backwards."""
     shape = (3, 1000)
-
-    def built(dtype: DType) -> Graph:
-        x, count = Input("x0", 0, shape, dtype, contiguous(shape)), Const(float(shape[1]), dtype)
-        apart = Map("sub", (x, Broadcast(Map("div", (Reduce("sum", x, (1,)), count)), shape)))
-        variance = Map("div", (Reduce("sum", Map("mul", (apart, apart)), (1,)), count))
-        y = Map("div", (apart, Broadcast(variance, shape)))
-        z = Map("div", (y, Broadcast(Reduce("max", y, (1,)), shape)))
-        return Graph((x,), (z, Reduce("argmax", y, (1,))), (), Group("tuple", (0, 1)))
-
     x = torch.zeros(shape)
-    run = Run.of(0, Case(built(float32), built(float64), (x,)), H200, lambda kernel: Woven(32, 4, 1, 1, 2, 1))
+    run = Run.of(0, three_reductions(x), H200, lambda kernel: Woven(32, 4, 1, 1, 2, 1))
     forward = run.forward(partial(call, library_of(program_text(run.program.launches, "cuda"))))
     for columns in ([5, 133, 389], [257, 385], [300, 301, 400, 460]):
         x.zero_()[:, columns] = 2.0

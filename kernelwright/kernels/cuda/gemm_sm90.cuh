@@ -499,7 +499,7 @@ __global__ void __launch_bounds__(threads, 1)
         barrier_init_fence();
     }
     __syncthreads();
-    if constexpr (Config::packed_before) wait_for_launch_before();
+    if constexpr (Config::packed_before) await_launch_before();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (warpgroup == 0) {
         registers_shrink_to<24>();
@@ -600,18 +600,7 @@ cudaError_t launch_multiply(const Problem<W>& problem, const typename Epilogue::
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
     const unsigned blocks = (unsigned)(tiles < count ? tiles : count);
-    if constexpr (Config::packed_before) {
-        cudaLaunchAttribute attribute = {};
-        attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        attribute.val.programmaticStreamSerializationAllowed = 1;
-        cudaLaunchConfig_t config = {};
-        config.gridDim = dim3(blocks), config.blockDim = dim3(threads), config.dynamicSmemBytes = smem_bytes;
-        config.stream = stream, config.attrs = &attribute, config.numAttrs = 1;
-        return cudaLaunchKernelEx(&config, kernel, problem, args, made);
-    } else {
-        kernel<<<blocks, threads, smem_bytes, stream>>>(problem, args, made);
-        return cudaGetLastError();
-    }
+    return launch_early(kernel, blocks, threads, smem_bytes, stream, Config::packed_before, problem, args, made);
 }
 
 // Enqueues the product; allocates nothing and waits for nothing. `workspace` has workspace_bytes bytes.

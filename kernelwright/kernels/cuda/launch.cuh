@@ -40,20 +40,24 @@ KW_DEVICE void await_launch_before() {
 // A launch that may begin while the one before it ends, where that is wanted and the GPU can do it.
 #ifndef __CUDACC_RTC__
 template <typename... Parameters>
-cudaError_t launch_early(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, cudaStream_t stream,
-                         bool early, Parameters... arguments) {
+cudaError_t launch_early(void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t shared_bytes,
+                         cudaStream_t stream, bool early, const Parameters&... arguments) {
     int device = 0, major = 0;
-    if (const cudaError_t error = cudaGetDevice(&device)) return error;
-    if (const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device)) return error;
+    if (early) {
+        if (const cudaError_t error = cudaGetDevice(&device)) return error;
+        if (const cudaError_t error = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device))
+            return error;
+    }
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attribute.val.programmaticStreamSerializationAllowed = 1;
     cudaLaunchConfig_t launch = {};
     launch.gridDim = dim3(blocks);
     launch.blockDim = dim3(threads);
+    launch.dynamicSmemBytes = shared_bytes;
     launch.stream = stream;
     launch.attrs = &attribute;
-    launch.numAttrs = early && major >= 9;
+    launch.numAttrs = major >= 9;
     return cudaLaunchKernelEx(&launch, kernel, arguments...);
 }
 #endif

@@ -82,10 +82,6 @@ KW_DEVICE void named_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-// --- launches: one that was told to may begin while the one before it ends, and then waits for all that that wrote
-
-KW_DEVICE void wait_for_launch_before() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
-
 // --- clusters
 
 KW_DEVICE uint32_t cluster_rank() {

@@ -65,10 +65,10 @@ template <typename Body, typename Config> struct RingSlots {
     KW_DEVICE static int next(int place, int steps) { return place + steps < all ? place + steps : place + steps - all; }
 };
 
-// kw: ring_send
-// Sends for a thread's vectors of a row, from its `slot`th on, to the places from `to` on: one group.
-template <typename Body, typename Config>
-KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, int to) {
+// kw: ring_each
+// Calls `take` for each vector of a thread that a step from its `slot`th on has of a row, with its column.
+template <typename Body, typename Config, typename Take>
+KW_DEVICE void ring_each(const ReducePlace<Body, Config>& place, int slot, Take take) {
     using Slots = RingSlots<Body, Config>;
     using Index = typename Body::Index;
     const Index first = Slots::first(place, slot), end = place.end();
@@ -76,10 +76,18 @@ KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body
 #pragma unroll
     for (int u = 0; u < Slots::step; ++u) {
         const Index at = first + u * Config::threads + threadIdx.x;
-        if (whole || at < end)
-            Body::template send<Config::lanes>(args, place.row(), at * ReducePlace<Body, Config>::columns,
-                                               Slots::places()[(to + u) * Config::threads]);
+        if (whole || at < end) take(u, at * ReducePlace<Body, Config>::columns);
     }
+}
+
+// kw: ring_send
+// Sends for a thread's vectors of a row, from its `slot`th on, to the places from `to` on: one group.
+template <typename Body, typename Config>
+KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, int to) {
+    auto* const places = RingSlots<Body, Config>::places();
+    ring_each(place, slot, [&](int u, typename Body::Index column) {
+        Body::template send<Config::lanes>(args, place.row(), column, places[(to + u) * Config::threads]);
+    });
     sent();
 }
 
@@ -87,16 +95,9 @@ KW_DEVICE void ring_send(const typename Body::Args& args, const ReducePlace<Body
 // Sends for what only the last phase wants of a thread's vectors of a row, from its `slot`th on.
 template <typename Body, typename Config, typename Late>
 KW_DEVICE void ring_late(const typename Body::Args& args, const ReducePlace<Body, Config>& place, int slot, Late& late) {
-    using Slots = RingSlots<Body, Config>;
-    using Index = typename Body::Index;
-    const Index first = Slots::first(place, slot), end = place.end();
-    const bool whole = first + Slots::step * Config::threads <= end;
-#pragma unroll
-    for (int u = 0; u < Slots::step; ++u) {
-        const Index at = first + u * Config::threads + threadIdx.x;
-        if (whole || at < end)
-            late[u] = Body::template late<Config::lanes>(args, place.row(), at * ReducePlace<Body, Config>::columns);
-    }
+    ring_each(place, slot, [&](int u, typename Body::Index column) {
+        late[u] = Body::template late<Config::lanes>(args, place.row(), column);
+    });
 }
 
 // kw: ring_relay

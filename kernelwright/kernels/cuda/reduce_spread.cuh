@@ -135,19 +135,17 @@ cudaError_t spread_launches(const typename Body::Args& args, void* workspace, cu
     if constexpr (phase < Body::reductions) {
         const auto kernel = spread_phase_kernel<Body, Config, phase>;
         constexpr unsigned blocks = unsigned(units * Config::blocks);
-        if constexpr (phase == 0) kernel<<<blocks, Config::threads, 0, stream>>>(args, workspace);
-        const cudaError_t error =
-            phase == 0 ? cudaGetLastError()
-                       : launch_early(kernel, blocks, Config::threads, stream, Config::early, args, workspace);
+        constexpr bool early = Config::early && phase > 0;  // the first waits for what was there before
+        const cudaError_t error = launch_early(kernel, blocks, Config::threads, 0, stream, early, args, workspace);
         return error != cudaSuccess ? error : spread_launches<Body, Config, phase + 1>(args, workspace, stream);
     } else {
         const auto close = spread_close_kernel<Body, Config>;
         if (const cudaError_t error =
-                launch_early(close, unsigned(units), Config::threads, stream, Config::early, args, workspace))
+                launch_early(close, unsigned(units), Config::threads, 0, stream, Config::early, args, workspace))
             return error;
         constexpr int64_t blocks = SpreadTiles<Body, Config>::groups * SpreadTiles<Body, Config>::tiles;
         const auto store = spread_store_kernel<Body, Config>;
-        return launch_early(store, unsigned(blocks), Config::width, stream, Config::early, args, workspace);
+        return launch_early(store, unsigned(blocks), Config::width, 0, stream, Config::early, args, workspace);
     }
 }
 #endif

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "gemm_prologue.cuh"
+#include "launch.cuh"
 #include "ptx90.cuh"
 #include <cuda_fp16.h>
 
@@ -164,13 +165,6 @@ template <class Packed> KW_DEVICE void store_fours(__half* row, int k, float4 v,
     }
 }
 
-// A product that follows may be put on multiprocessors as these become free; it waits for all of this by itself.
-KW_DEVICE void let_next_begin() {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
 
 // An operand in memory, x[batch * batch_pitch + row * row_pitch + k * k_pitch], and what is computed of it. Made of a
@@ -247,7 +241,7 @@ template <int Halves, int WarpsOfRow, class Prologue, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
               const __grid_constant__ typename Prologue::Args made) {
-    let_next_begin();
+    let_launch_begin();
     const Source<Prologue> source = {w, row_pitch, k_pitch, batch_pitch, packed.rows, made};
     constexpr int threads_of_row = WarpsOfRow * 32, rows_of_block = 8 / WarpsOfRow;
     const int row = blockIdx.x * rows_of_block + threadIdx.x / threads_of_row, batch = blockIdx.y;
@@ -400,7 +394,7 @@ KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&
 template <int Halves, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_panels(const float* __restrict__ w, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
-    let_next_begin();
+    let_launch_begin();
     __shared__ float4 of_warp[8][8];
     const int in_row = threadIdx.x & 7, warp = threadIdx.x >> 5, batch = blockIdx.z;
     const int row = blockIdx.x * 32 + in_row * 4, k0 = blockIdx.y * k_of_panel + (threadIdx.x >> 3) * 16;

@@ -123,7 +123,7 @@ struct SumDeviationsAdd {
 };
 
 struct SumDeviationsAddConfig {
-    static constexpr int threads = 512, lanes = 4, team = 512, vectors = 28, ahead = 4, step = 4, blocks = 6, together = 22, each = 1, holds = 2, clerks = 0;
+    static constexpr int threads = 512, lanes = 4, vectors = 28, ahead = 4, step = 4, blocks = 6, together = 22, each = 1, holds = 2, clerks = 0, team = 512;
     static constexpr int64_t shared_bytes = 229376;
     static constexpr int64_t workspace_bytes = 16896;
 };
