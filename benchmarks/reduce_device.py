@@ -65,6 +65,12 @@ TIMING_SHARE = 0.45
 
 ROUNDS = 9
 
+# What a result is compared with.
+FLOAT64, IEEE = "float64", "IEEE float32"
+
+# In place of a pattern: what the tuner would measure, nothing else.
+LISTED = "listed"
+
 # A config that says nothing for so long is given up, and its process with it.
 HANGS_S = 20.0
 
@@ -107,6 +113,8 @@ def heaviest(kernels: Sequence[Kernel], device: Device) -> Kernel:
 def tried(kernel: Kernel, device: Device, count: int, like: str) -> list[Choice]:
     """What is chosen, others that the tuner looks at, the first few of each template; or those that are asked for."""
     ranked = ranked_choices(kernel, device)
+    if like == LISTED:
+        return [*dict.fromkeys([ranked[0], *short_list(kernel, device)])][:count]
     if like:
         alike = [choice for choice in ranked if re.search(like, f"{template_of(choice).name} {choice}")]
         return [*dict.fromkeys([ranked[0], *alike])][:count]
@@ -174,7 +182,7 @@ def run_compiled(path: Path) -> None:
 # --- 2: times, in a process that may be given up
 
 
-def serve(wire: Connection, rounds: int, peers: bool) -> None:
+def serve(wire: Connection, rounds: int, peers: bool, truth: str) -> None:
     """Takes jobs, tells before each file that it begins, and gives a row for each job."""
     copy = copy_gbps()
     torch.cuda.empty_cache()
@@ -182,7 +190,7 @@ def serve(wire: Connection, rounds: int, peers: bool) -> None:
     while True:
         job, skipped = wire.recv()
         try:
-            row = measured_row(job, skipped, wire, copy, rounds, peers)
+            row = measured_row(job, skipped, wire, copy, rounds, peers, truth)
         except Exception as error:  # noqa: BLE001  one failing problem is a row, not the end of the run
             row = {"problem": job.path.stem, "failed": f"{type(error).__name__}: {str(error)[:300]}"}
         torch.cuda.empty_cache()
@@ -190,7 +198,7 @@ def serve(wire: Connection, rounds: int, peers: bool) -> None:
 
 
 def measured_row(
-    job: Job, skipped: Mapping[Path, str], wire: Connection, copy: float, rounds: int, peers: bool
+    job: Job, skipped: Mapping[Path, str], wire: Connection, copy: float, rounds: int, peers: bool, against: str
 ) -> dict[str, Any]:
     problem = load(job.path)
     instance = on_gpu(problem)
@@ -202,7 +210,7 @@ def measured_row(
             wire.send(("at", None))
             contestants["compile"] = torch.compile(instance.model)
             contestants["compile"](*instance.inputs)
-        truth, theirs, against = true_results(instance)
+        truth, theirs, against = true_results(instance, against)
         for one in job.files:
             key = str(one.file)
             rows[key] = {
@@ -225,16 +233,22 @@ def measured_row(
     return row_of(job, rows, times, copy, {"eager_error": theirs, "against": against})
 
 
-def true_results(instance: Instance) -> tuple[list[torch.Tensor], float, str]:
-    """In float64, and eager's error; where the memory does not suffice, eager's own results."""
+def true_results(instance: Instance, against: str) -> tuple[list[torch.Tensor], float, str]:
+    """In float64, and eager's error; where the memory does not suffice, eager's own results. Or in IEEE float32, for
+    convolutions that the library takes seconds for in float64, and TF32 is a thousand times less exact than."""
     state = copied_state(instance.model)
     eager = leaves(instance.model(*instance.inputs))
     instance.model.load_state_dict(state)
+    if against == IEEE:
+        with torch.backends.cudnn.flags(allow_tf32=False):
+            truth = leaves(instance.model(*instance.inputs))
+        instance.model.load_state_dict(state)
+        return truth, max(relative(x, y) for x, y in zip(eager, truth, strict=True)), IEEE
     try:
         exact = deepcopy(instance.model).double()
         wide = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]
         truth = leaves(exact(*wide))
-        return truth, max(relative(x, y) for x, y in zip(eager, truth, strict=True)), "float64"
+        return truth, max(relative(x, y) for x, y in zip(eager, truth, strict=True)), FLOAT64
     except torch.cuda.OutOfMemoryError:
         torch.cuda.empty_cache()
         return eager, 0.0, "eager"
@@ -302,14 +316,14 @@ def row_of(
 class Worker:
     """The process that times, started anew when a kernel of its never ends."""
 
-    def __init__(self, rounds: int, peers: bool) -> None:
-        self.rounds, self.peers = rounds, peers
+    def __init__(self, rounds: int, peers: bool, truth: str) -> None:
+        self.rounds, self.peers, self.truth = rounds, peers, truth
         self.start()
 
     def start(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.wire, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, self.rounds, self.peers), daemon=True)
+        self.process = context.Process(target=serve, args=(theirs, self.rounds, self.peers, self.truth), daemon=True)
         self.process.start()
         assert self.wire.poll(120), "the process that times did not start"
         _, self.copy = self.wire.recv()
@@ -356,9 +370,10 @@ def main() -> None:
     parser.add_argument("--names", default=MEMORY_BOUND, help="problems whose names this pattern finds")
     parser.add_argument("--only", nargs="*", default=[], help="problems whose names contain one of these")
     parser.add_argument("--configs", type=int, default=5, help="that the tuner would look at, and of each template")
-    parser.add_argument("--like", default="", help="of all configs those whose names this pattern finds")
+    parser.add_argument("--like", default="", help=f"configs that this pattern finds, or '{LISTED}'")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--no-compile", action="store_true", help="eager is the only peer")
+    parser.add_argument("--ieee", action="store_true", help="compare with IEEE float32, not float64: convolutions")
     parser.add_argument("--limit", type=float, default=190.0, help="seconds after which nothing new is begun")
     parser.add_argument("--emit", type=Path, help="only write the files here, for an H200 that is not")
     options = parser.parse_args()
@@ -374,7 +389,7 @@ def main() -> None:
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
     built_by = deadline - TIMING_SHARE * options.limit
     jobs = prepared(paths, options.configs, options.like, not options.no_compile, built_by)
-    worker = Worker(options.rounds, not options.no_compile)
+    worker = Worker(options.rounds, not options.no_compile, IEEE if options.ieee else FLOAT64)
     rows = []
     for job in jobs:
         if time.monotonic() > deadline:

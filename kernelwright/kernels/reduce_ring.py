@@ -99,7 +99,7 @@ def shared_bytes(config: Config, work: RowWork) -> int:
 def static_shared_bytes(config: Config, work: RowWork) -> int:
     """The states of the warps of a block; and what all blocks of a row have told, or the values of two rows."""
     states = reduce_woven.static_shared_bytes(as_woven(config), work) // 2
-    return 2 * states + 2 * ROW_BYTES if config.clerks else states + 4 * told_words(config, work) + 16
+    return 2 * states + 2 * ROW_BYTES + 16 if config.clerks else states + 4 * told_words(config, work) + 16
 
 
 def why_not(config: Config, work: RowWork, device: Device) -> str | None:

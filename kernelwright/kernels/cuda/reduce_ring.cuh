@@ -332,16 +332,42 @@ template <typename Body, typename Config> KW_DEVICE void ring_several(const type
 
 // kw: RingDesk
 // Where a block and its clerk leave things for each other: what the warps have found of a row, and the values of another.
-// Two places, used in turn: a barrier lies between who writes in one and who reads it.
+// Two places, used in turn. No warp waits for another: one may be a turn ahead of those that are last, since the clerk
+// opens a turn when all warps have ended the one before the last.
 template <typename Body, typename Config> struct RingDesk {
     typename Body::template State<0, 1> found[2][Config::threads / 32];
     typename Body::template Row<1> rows[2];
+    uint32_t open;  // turns that have been
     static_assert(sizeof(typename Body::template Row<1>) <= 64, "the config was chosen for so much shared memory");
 };
 
-// kw: turn_begins
-// The block and its clerk are here: what either wrote in the turn before, the other may read.
-KW_DEVICE void turn_begins() { __syncthreads(); }
+// kw: open_turn
+// By the clerk's lanes: what they have left for a turn may be read, and what they have read may be written over.
+KW_DEVICE void open_turn(uint32_t& open, int turn) {
+    __syncwarp();
+    if (threadIdx.x % 32 > 0) return;
+    const uint32_t to = uint32_t(__cvta_generic_to_shared(&open));
+    asm volatile("st.release.cta.shared.u32 [%0], %1;" ::"r"(to), "r"(turn + 1) : "memory");
+}
+
+// kw: await_turn
+KW_DEVICE void await_turn(const uint32_t& open, int turn) {
+    const uint32_t from = uint32_t(__cvta_generic_to_shared(&open));
+    for (uint32_t opened = 0; opened <= uint32_t(turn);)
+        asm volatile("ld.acquire.cta.shared.u32 %0, [%1];" : "=r"(opened) : "r"(from) : "memory");
+}
+
+// kw: end_turn
+// A warp has left what it found. Turns have two barriers in turn, the first two behind that of __syncthreads.
+template <typename Config> KW_DEVICE void end_turn(int turn) {
+    asm volatile("bar.arrive %0, %1;" ::"r"(1 + turn % 2), "n"(Config::threads + Config::clerks) : "memory");
+}
+
+// kw: await_end_of_turn
+// All warps have left what they found.
+template <typename Config> KW_DEVICE void await_end_of_turn(int turn) {
+    asm volatile("bar.sync %0, %1;" ::"r"(1 + turn % 2), "n"(Config::threads + Config::clerks) : "memory");
+}
 
 // kw: ring_worker
 // In each turn: stores a row, reads another.
@@ -351,7 +377,7 @@ KW_DEVICE void ring_worker(const typename Body::Args& args, Desk& desk) {
     using Rows = RingRows<Body, Config>;
     typename Slots::Late late[Slots::step];
     for (int turn = 0, place = 0;; ++turn) {
-        turn_begins();
+        await_turn(desk.open, turn);
         const auto now = Rows::of(turn - Config::holds), next = Rows::of(turn);
         const auto r = desk.rows[turn % 2];
         const auto after = Body::template begin<1>(args, next.row());
@@ -363,6 +389,8 @@ KW_DEVICE void ring_worker(const typename Body::Args& args, Desk& desk) {
         if (Rows::ends(turn)) return;
         const auto found = merged_in_warp<32>(state.folded());
         if (threadIdx.x % 32 == 0) desk.found[turn % 2][threadIdx.x / 32] = found;
+        __syncwarp();  // a warp arrives as one
+        end_turn<Config>(turn);
     }
 }
 
@@ -377,7 +405,7 @@ KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk
     constexpr int of_a_lane = (Config::blocks + 31) / 32, at_a_time = 8 / words > 1 ? 8 / words : 1;
     const int lane = threadIdx.x % 32, team = int(blockIdx.x) / Config::blocks, part = int(blockIdx.x) % Config::blocks;
     for (int turn = 0;; ++turn) {
-        turn_begins();
+        if (turn > 0) await_end_of_turn<Config>(turn - 1);
         if (Rows::of(turn - 1).active) {
             State state;
             state.clear();
@@ -392,7 +420,10 @@ KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk
         }
         if (Rows::ends(turn)) return;
         const int heard = turn + 1 - Config::holds;
-        if (!Rows::of(heard).active) continue;
+        if (!Rows::of(heard).active) {
+            open_turn(desk.open, turn + 1);
+            continue;
+        }
         const uint64_t* const places = Parts::template of<0>(workspace, team, heard);
         State state;
         state.clear();
@@ -424,6 +455,7 @@ KW_DEVICE void ring_clerk(const typename Body::Args& args, void* workspace, Desk
         auto r = Body::template begin<1>(args, Rows::of(heard).row());
         Body::finish(merged_in_warp<32>(state), r);
         if (lane == 0) desk.rows[(turn + 1) % 2] = r;
+        open_turn(desk.open, turn + 1);
     }
 }
 
@@ -445,6 +477,8 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
         ring_several<Body, Config>(args, workspace);
     } else {
         __shared__ RingDesk<Body, Config> desk;
+        if (threadIdx.x == 0) desk.open = 1;
+        __syncthreads();
         if (threadIdx.x < Config::threads) ring_worker<Body, Config>(args, desk);
         else ring_clerk<Body, Config>(args, workspace, desk);
     }

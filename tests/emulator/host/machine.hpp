@@ -87,7 +87,7 @@ inline void release(Fiber& from, Clock& into) {
 }
 inline void acquire(Fiber& into, const Clock& from) { into.clock.learn(from); }
 
-// What threads of the cluster have released by words of global memory, for those who acquire them.
+// What threads of the cluster have released by words of memory, for those who acquire them.
 extern std::map<const void*, Clock> published;
 
 // --- memory.cpp

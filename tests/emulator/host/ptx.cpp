@@ -300,6 +300,7 @@ void st(Frame& frame, const Arguments& to) {
     const int bytes = bytes_of(frame), lanes = lanes_of(frame);
     uint8_t* into = place(frame, to[0]);
     touch_aligned(into, bytes * lanes, meets_others(frame) ? Access::atomic : Access::write);
+    if (frame.has("release")) published.erase(into), release(fiber(), published[into]);
     for (int i = 0; i < lanes; i++) {
         const uint64_t bits = frame.get(lanes == 1 ? to[1] : to[1].inner[i]);
         std::memcpy(into + i * bytes, &bits, bytes);
