@@ -245,7 +245,7 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
         of_template = NeighbourEpilogueWriter if module is conv_direct else ConvEpilogueWriter
-        if isinstance(choice, conv_sm90_kept.Config) and choice.sent:
+        if isinstance(choice, conv_sm90_kept.Config) and is_sendable(kernel.region):
             of_template = SentEpilogueWriter
         return of_template(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = writer_of(kernel, scratch)

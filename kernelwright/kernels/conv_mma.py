@@ -111,6 +111,15 @@ class Config:
     def tile(self) -> tuple[int, int, int]:
         return (self.tile_d, self.tile_h, self.tile_w)
 
+    @property
+    def phases_of_tile(self) -> int:
+        """That are computed of the same inputs."""
+        return self.w_phases
+
+    def joins(self, axis: int) -> bool:
+        """Whether a tile has all phases of an axis."""
+        return axis == 2 and self.w_phases > 1
+
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
@@ -119,22 +128,23 @@ AnyConfig = TypeVar("AnyConfig", bound=Config)
 
 def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
     """Inputs along each axis that a tile of any phase, or of all that are together, reads."""
-    reach = [shape.reach(0), shape.reach(1), w_reach(config, shape)]
-    d, h, w = ((t - 1) * shape.stride(i) + reach[i] for i, t in enumerate(config.tile))
+    d, h, w = ((t - 1) * shape.stride(i) + reach(config, shape, i) for i, t in enumerate(config.tile))
     return d, h, w
 
 
-def w_reach(config: Config, shape: ConvShape) -> int:
-    axes = [phase.axes[2] for phase in shape.phases if phase.axes[2].taps]
-    last = [(math.ceil(axis.taps / config.fold) - 1) * config.fold * axis.x_step + 1 for axis in axes]
-    if config.w_phases == 1:
+def reach(config: Config, shape: ConvShape, axis: int) -> int:
+    """The most inputs that a place reads along an axis; of the last one, whole octets of taps."""
+    fold = config.fold if axis == 2 else 1
+    axes = [phase.axes[axis] for phase in shape.phases if phase.axes[axis].taps]
+    last = [(math.ceil(a.taps / fold) - 1) * fold * a.x_step + 1 for a in axes]
+    if not config.joins(axis):
         return max(last, default=1)
-    return max((a.x_first - w_base(shape) + n for a, n in zip(axes, last, strict=True)), default=1)
+    return max((a.x_first - base(shape, axis) + n for a, n in zip(axes, last, strict=True)), default=1)
 
 
-def w_base(shape: ConvShape) -> int:
-    """The first input that a place of any phase reads along the last axis."""
-    return min((phase.axes[2].x_first for phase in shape.phases if phase.axes[2].taps), default=0)
+def base(shape: ConvShape, axis: int) -> int:
+    """The first input that a place of any phase reads along an axis."""
+    return min((phase.axes[axis].x_first for phase in shape.phases if phase.axes[axis].taps), default=0)
 
 
 def pixels(config: Config, shape: ConvShape) -> int:
@@ -237,7 +247,7 @@ def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
 def grid(config: Config, shape: ConvShape) -> int:
     tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
     tiles *= math.ceil(shape.images / config.tile_b) * math.ceil(shape.outputs / config.tile_m)
-    return tiles * shape.groups * len(shape.phases) // config.w_phases
+    return tiles * shape.groups * len(shape.phases) // config.phases_of_tile
 
 
 # --- which configs fit
@@ -633,9 +643,8 @@ def entry(
     ]
     type_ = CPP_TYPE[shape.dtype]
     starts = fragments(config, shape)
-    bases = [w_base(shape) if config.w_phases > 1 else phase.axes[2].x_first for phase in shape.phases]
-    rows = zip(shape.phases, starts, bases, strict=False)
-    phases = ",\n".join(f"        {phase_text(phase, at, base)}" for phase, at, base in rows)
+    rows = [phase_text(phase, at, bases(config, shape, phase)) for phase, at in zip(shape.phases, starts, strict=False)]
+    phases = ",\n".join(f"        {row}" for row in rows)
     weight = f"weight + {shape.w_offset}" if shape.w_offset else "weight"
     inverse, table = inverse_offset(config, shape), table_offset(config, shape)
     body = "\n".join(lines)
@@ -660,6 +669,11 @@ extern "C" int {name}(
         {name}_problem(x, weight, packed), *args, stream);
 {after}}}
 """
+
+
+def bases(config: Config, shape: ConvShape, phase: Phase) -> tuple[int, ...]:
+    """The first input of a tile along each axis, from that of its first place on."""
+    return tuple(base(shape, i) if config.joins(i) else a.x_first for i, a in enumerate(phase.axes))
 
 
 def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[str, str]:

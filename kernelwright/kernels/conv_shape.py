@@ -156,9 +156,8 @@ def wide_integers(values: Mapping[str, int]) -> str:
     return f"    static constexpr int64_t {', '.join(f'{name} = {value}' for name, value in values.items())};"
 
 
-def phase_text(phase: Phase, fragment: int, w_base: int) -> str:
+def phase_text(phase: Phase, fragment: int, bases: Shape) -> str:
     """{{{count, taps, x_base, x_first, x_step, k_first, k_step, y_first}, ...}, fragment}: see conv_space.cuh."""
-    bases = (*(axis.x_first for axis in phase.axes[:2]), w_base)
     axes = ", ".join(
         f"{{{a.count}, {a.taps}, {base}, {a.x_first}, {a.x_step}, {a.k_first}, {a.k_step}, {a.y_first}}}"
         for a, base in zip(phase.axes, bases, strict=True)

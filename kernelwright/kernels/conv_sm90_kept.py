@@ -77,13 +77,16 @@ MOST_SUMS_OF_PHASES = 64
 class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
-    abreast: teams that have the same tile, each with 64 channels of its own."""
+    abreast: teams that have the same tile, each with 64 channels of its own; pass_rows: rows of a tile whose sums a team
+    has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
 
     teams: int = 2
     carriers: int = 1
     stages: int = 2
     sent: int = 0
     abreast: int = 1
+    pass_rows: int = 0
+    turns: int = 1
 
     @property
     def rings(self) -> int:
@@ -97,6 +100,22 @@ class Config(conv_sm90.Config):
     @property
     def rows(self) -> int:
         return self.tile_d * self.tile_h
+
+    @property
+    def rows_at_once(self) -> int:
+        return self.pass_rows or self.rows
+
+    @property
+    def passes(self) -> int:
+        """In which a tile is multiplied and stored, of inputs that are carried once."""
+        return self.rows // self.rows_at_once * self.turns
+
+    @property
+    def phases_of_tile(self) -> int:
+        return self.w_phases * self.turns
+
+    def joins(self, axis: int) -> bool:
+        return self.w_phases > 1 if axis == 2 else self.turns > 1
 
     @property
     def block(self) -> Block:
@@ -118,16 +137,17 @@ def stage_bytes(config: Config, shape: ConvShape) -> int:
 
 def run_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
-    plane, run, width = shape.y_space[1] * shape.y_space[2], config.tile_h * shape.y_space[2], shape.y_space[2]
+    width = shape.y_space[2]
+    plane, run = shape.y_space[1] * width, config.rows_at_once * width
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
-    if not whole or config.tile_h == 1 or config.abreast > 1:  # where weights leave no room for whole runs
+    if not whole or config.rows_at_once == 1 or config.abreast > 1:  # where weights leave no room for whole runs
         return 0
     return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and plane % v == 0)
 
 
 def slab_bytes(config: Config, shape: ConvShape) -> int:
     joined = run_vector(config, shape) > 0
-    results = config.tile_h * shape.y_space[2] if joined else config.tile_w * config.w_phases
+    results = config.rows_at_once * shape.y_space[2] if joined else config.tile_w * config.w_phases
     return 8 * 4 * (math.ceil(results / 32) * 32 + 8)
 
 
@@ -145,7 +165,7 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
 
 def sums(config: Config, shape: ConvShape) -> int:
     """Registers of one who multiplies; of pairs twice, unless all of k is summed at once."""
-    total = config.tile_n // 2 * config.w_phases
+    total = config.rows_at_once * config.tile_w // 2 * config.w_phases
     return total if config.products == 1 or sums_once(config, shape) else 2 * total
 
 
@@ -203,13 +223,16 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
         return f"tiles of {config.tile} are not rows of whole products."
+    if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
+        return f"passes of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
+    if config.passes > 1 and config.stages < conv_mma.chunks(config, shape):
+        return f"{config.stages} stages do not hold the inputs of a tile until its last pass."
     if (needed := sums(config, shape)) > most_sums(config, shape):
         return f"{needed} registers for sums leave those who multiply too few."
     if (needed := held(config, shape)) > most_held(config):
         return f"{needed} registers for inputs on their way are more than those who carry have."
-    d, h, w = conv_mma.region(config, shape)
-    if max(d, h) > 255 or w > 2047:
-        return f"a tile reads {d} x {h} x {w} inputs; a place among them has 8, 8 and 11 bits."
+    if max(conv_mma.region(config, shape)) >= 2**16:
+        return "a place among the inputs of a tile has 16 bits along each axis."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
         return (
@@ -423,6 +446,10 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         kept=max(1, kept_steps(config, shape)),
         sent=config.sent,
         abreast=config.abreast,
+        pass_rows=config.rows_at_once,
+        turns=config.turns,
+        least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
     )
+    more += f"\n    static constexpr bool valued = {str(shape.sendable).lower()};"
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

@@ -61,6 +61,7 @@ template <class C> struct Sizes {
     static constexpr int units = C::octets * pixels;
     static constexpr int lanes = 8 / C::fold;  // channels of an octet
     static constexpr int chunks = ceil_div(C::channels, lanes * C::octets), buffers = chunks > 1 ? 2 : 1;
+    static constexpr bool ragged = C::channels % (lanes * C::octets) != 0;  // the last chunk has fewer channels
     static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
     static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), C::group) * C::group;
     static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
@@ -199,13 +200,14 @@ template <class C, class Team = All<C>> struct Carrier {
             }
         }
     }
-    // The largest finite magnitude that they hold.
-    KW_DEVICE float largest(float (&of_warp)[Team::threads / 32]) const {
+    KW_DEVICE static bool every(int) { return true; }
+    // The largest finite magnitude that they hold, in rounds that they have.
+    template <class Has> KW_DEVICE float largest(float (&of_warp)[Team::threads / 32], const Has& has) const {
         float mine = 0.f;
 #pragma unroll
         for (int i = 0; i < rounds; i++)
 #pragma unroll
-            for (int j = 0; j < 8; j++) mine = fmaxf(mine, split::finite_magnitude(held[i][j]));
+            for (int j = 0; j < 8 && has(i); j++) mine = fmaxf(mine, split::finite_magnitude(held[i][j]));
 #pragma unroll
         for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
         if (Team::rank() % 32 == 0) of_warp[Team::rank() / 32] = mine;
@@ -214,9 +216,13 @@ template <class C, class Team = All<C>> struct Carrier {
         for (int i = 0; i < Team::threads / 32; i++) mine = fmaxf(mine, of_warp[i]);
         return mine;
     }
-    KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale) const {
+    KW_DEVICE float largest(float (&of_warp)[Team::threads / 32]) const { return largest(of_warp, every); }
+    KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale) const { deliver(region, scale, every); }
+    template <class Has>
+    KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale, const Has& has) const {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
+            if (!has(i)) continue;
             const int unit = Team::rank() + i * Team::threads;
             uint32_t hi[4], lo[4];
 #pragma unroll
@@ -378,27 +384,36 @@ KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue
     }
 }
 
-// What undoes the scales of the thread's channels. False if a sum is Inf or NaN, or they have left float32's range.
-template <class C, class Sums>
-KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& problem, const Work& work,
-                             const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
-    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases;
-    float zero = 0.f;
+// What undoes the scales of the thread's channels. False if they have left float32's range, or a weight is not finite.
+template <class C, int M>
+KW_DEVICE bool scales_back(float (&inverse)[M], const Problem<C>& problem, const Work& work, const Part<C>& part,
+                           float inverse_x) {
+    bool inside = true;
 #pragma unroll
     for (int m = 0; m < M; m++) {
         const int output = part.first_output + m * 8;
         const float inverse_w = output < C::outputs ? __ldg(problem.inverse + work.group * C::outputs + output) : 1.f;
         inverse[m] = inverse_x * inverse_w;
-        if (!(inverse[m] >= 0x1p-126f)) zero = 1.f;
-        zero = fmaf(inverse[m], 0.f, zero);
+        inside = inside && inverse[m] >= 0x1p-126f && isfinite(inverse[m]);
     }
+    return inside;
+}
+// Inf * 0 and NaN * 0 are NaN.
+template <class Sums, int P> KW_DEVICE bool all_finite(const Sums (&sums)[P]) {
+    float zero = 0.f;
 #pragma unroll
     for (int p = 0; p < P; p++)
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int n = 0; n < Sums::N; n++)
 #pragma unroll
-            for (int m = 0; m < M * 2; m++) zero = fmaf(sums[p].at(m / 4, n, m % 4), 0.f, zero);
+            for (int m = 0; m < Sums::M * 4; m++) zero = fmaf(sums[p].at(m / 4, n, m % 4), 0.f, zero);
     return zero == 0.f;
+}
+// Both: false if a sum is Inf or NaN, or the scales have left float32's range.
+template <class C, class Sums>
+KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& problem, const Work& work,
+                             const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x) {
+    return scales_back(inverse, problem, work, part, inverse_x) & all_finite(sums);
 }
 
 // Results on their way to memory. A warp holds them as pieces of 2 columns by 8 channels, and memory wants long runs of one
@@ -653,6 +668,7 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
     const typename C::Type* weight = problem.weight + group * C::w_group_pitch + row * C::w_output_pitch;
     __shared__ float of_warp[8];
     float largest = 0.f;
+    bool finite = true;
     for (int p = 0; p < C::phases && row < C::outputs; p++) {
         const Phase& phase = problem.phases[p];
         const Axis &d = phase.axis[0], &h = phase.axis[1], &w = phase.axis[2];
@@ -663,16 +679,19 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
                                          (h.k_first + tap / w.taps % h.taps * h.k_step) * C::w_h_pitch +
                                          (w.k_first + tap % w.taps * w.k_step) * C::w_w_pitch]);
             largest = fmaxf(largest, split::finite_magnitude(v));
+            finite = finite && isfinite(v);
         }
     }
 #pragma unroll
     for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = largest;
-    __syncthreads();
+    const bool all_are = !__syncthreads_or(!finite);
 #pragma unroll
     for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
     const uint32_t bits = split::scale_bits(largest);
-    if (threadIdx.x == 0 && row < C::outputs) inverse[group * C::outputs + row] = split::inverse_of(bits);
+    // NaN if a weight is not finite: what it takes part in is computed in plain float32.
+    if (threadIdx.x == 0 && row < C::outputs)
+        inverse[group * C::outputs + row] = all_are ? split::inverse_of(bits) : __uint_as_float(~0u);
     for (int p = 0; p < C::phases; p++) {
         const Phase& phase = problem.phases[p];
         const Axis &d = phase.axis[0], &h = phase.axis[1], &w = phase.axis[2];

@@ -27,7 +27,10 @@ template <class C> struct Layout {
     using S = Sizes<C>;
     static constexpr int threads = (C::teams + C::carriers) * 128;
     static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
-    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m));
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns));
+    // A tile is multiplied and stored in passes, some rows of one phase of d and h at a time, all of inputs that are
+    // carried once.
+    static constexpr int rows = C::tile_d * C::tile_h, row_passes = rows / C::pass_rows, passes = row_passes * C::turns;
     static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
     static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
     static constexpr int crew_threads = C::carriers / crews * 128;
@@ -35,7 +38,7 @@ template <class C> struct Layout {
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
     // So divided, configs that were compiled do not spill.
-    static constexpr bool many_sums = C::tile_n * C::w_phases > 128;
+    static constexpr bool many_sums = C::pass_rows * C::tile_w * C::w_phases > 128;
     static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
     static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
@@ -44,14 +47,16 @@ template <class C> struct Layout {
     static_assert(rings % crews == 0 && C::carriers % crews == 0, "who carries for a team always does");
     static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
-    static_assert(C::octets <= 8 && C::region_d < 256 && C::region_h < 256 && C::region_w < 2048, "see Spot");
+    static_assert(rows % C::pass_rows == 0 && (passes == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
+    static_assert(passes == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last pass");
+    static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
 };
 
 // --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time
 
 template <class C> struct Walk {
     using L = Layout<C>;
-    static constexpr unsigned phases = C::phases / C::w_phases;
+    static constexpr unsigned phases = C::phases / C::w_phases / C::turns;
 
     KW_DEVICE static unsigned shelf() { return blockIdx.x % L::shelves; }
     KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
@@ -63,14 +68,15 @@ template <class C> struct Walk {
         // Phases have different numbers of taps: where a block would always get the same one, it gets all in turn.
         if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
         const unsigned channels = shelf() * C::abreast + which;
-        return Tile<C>(problem, (at(number) / phases * (L::shelves * C::abreast) + channels) * phases + phase);
+        return Tile<C>(problem,
+                       ((at(number) / phases * (L::shelves * C::abreast) + channels) * phases + phase) * C::turns);
     }
 };
 
 // --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run
 
 template <class C> struct Leaving {
-    static constexpr int P = C::w_phases, rows = C::tile_d * C::tile_h;
+    static constexpr int P = C::w_phases, rows = C::pass_rows;
     static constexpr bool one_run = C::run_vector > 0;  // rows of a tile follow each other in memory
     static constexpr int V = one_run ? C::run_vector : C::vector;
     static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
@@ -81,8 +87,11 @@ template <class C> struct Leaving {
                                C::y_h * C::y_w % V == 0 && results % V == 0),
                   "a run begins and ends with whole vectors");
 
-    template <class Sums>
-    KW_DEVICE static void put(float* slab, const Sums (&sums)[P], float inverse, int row, int half) {
+    // Sums of a row that a thread has, scaled; they are of one channel, so that where Config::valued what becomes of them
+    // is computed here, with operands that are the same for all of them.
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void put(float* slab, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
+                              int64_t plane, const Place& at, int row, int half) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < C::tile_w / 8; i++) {
@@ -93,12 +102,17 @@ template <class C> struct Leaving {
             const int column = i * 8 + lane % 4 * 2;
             if (one_run && i * 8 + 8 > C::y_w && column >= C::y_w) continue;
             float* to = slab + lane / 4 * pitch + (one_run ? row * C::y_w : 0) + column * P;
+            if constexpr (C::valued) {
+                const auto y = conv::values_in<C, Epilogue, 2 * P>(args, v, plane, at.d, at.h);
+#pragma unroll
+                for (int j = 0; j < 2 * P; j++) v[j] = y.v[j];
+            }
 #pragma unroll
             for (int j = 0; j < 2 * P; j += 2) *(float2*)(to + j) = make_float2(v[j], v[j + 1]);
         }
     }
 
-    // `output`: the first channel of the slab.
+    // `output`: the first channel of the slab; `row`: of the tile.
     template <class Epilogue>
     KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
                                 const Phase& phase, int output, int row) {
@@ -110,7 +124,7 @@ template <class C> struct Leaving {
             if (results / V % 32 != 0 && result >= results) continue;
             int d, h, w;
             if constexpr (one_run) {
-                d = work.first.d, h = work.first.h, w = result;
+                d = work.first.d, h = work.first.h + row, w = result;
                 if (h * C::y_w + w >= C::y_h * C::y_w) continue;
             } else {
                 const Place at = conv_mma::place_of<C>(work, row * C::tile_w + result / P);
@@ -122,7 +136,8 @@ template <class C> struct Leaving {
             for (int j = 0; j < 8; j++) {
                 if (C::outputs % 64 != 0 && output + j >= C::outputs) continue;
                 const auto sums = kw::load<V>(slab + j * pitch + result);
-                conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
+                if constexpr (C::valued) kw::store<V>(conv::place_in<C, Epilogue>(args, plane + j, d, h, w), sums);
+                else conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
             }
         }
     }
@@ -182,7 +197,7 @@ template <class C> struct Leaving {
         }
     }
     template <class Epilogue, class Sums>
-    KW_DEVICE static void send(const typename Epilogue::Args& args, const Work& work, const Phase& phase,
+    KW_DEVICE static void send(const typename Epilogue::Args& args, const Work& work, const Phase& phase, int first_row,
                                const Sums (&sums)[P], const float (&inverse)[2], int output, float* slabs) {
         const int mine = threadIdx.x % 32 / 4;
 #pragma unroll
@@ -194,7 +209,7 @@ template <class C> struct Leaving {
             if (C::outputs % 64 == 0 || left > 0) {
                 const int64_t plane =
                     (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + first;
-                const Row at = row_of(work, phase, row);
+                const Row at = row_of(work, phase, first_row + row);
                 const int64_t my_plane = plane + (C::outputs % 8 == 0 || mine < left ? mine : left - 1);
                 float* to = slab + mine * pitch + behind_sixteen(place<Epilogue>(args, my_plane, at));
                 put_values<Epilogue>(to, args, sums, inverse[half], my_plane, at, row, half);
@@ -206,31 +221,40 @@ template <class C> struct Leaving {
         }
     }
 
+    // Rows of a tile from `first_row` on. Finite inputs and weights, of at most 2^15 each, have finite sums: only where
+    // not all inputs are, sums are looked at.
     template <class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                               const Sums (&sums)[P], float inverse_x, float* slab) {
+                               int first_row, const Sums (&sums)[P], float inverse_x, bool are_finite, float* slab) {
         const int lane = threadIdx.x % 32, output = work.first_output + threadIdx.x / 32 % 4 * 16;
         Part<C> part;
-        part.first_output = output + lane / 4, part.first_column = lane % 4 * 2;
+        part.first_output = output + lane / 4, part.first_column = first_row * C::tile_w + lane % 4 * 2;
         float inverse[2];
-        const bool finite = conv_mma::find_inverses(inverse, problem, work, part, sums, inverse_x);
+        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
+        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
         if (!__all_sync(~0u, finite)) {
             conv_mma::finish_plainly<C, Epilogue, 2, Sums::N>(problem, args, work, part);
             return;
         }
         const Phase& phase = problem.phases[work.phase];
         if constexpr (C::sent > 0) {
-            send<Epilogue>(args, work, phase, sums, inverse, output, slab);
+            send<Epilogue>(args, work, phase, first_row, sums, inverse, output, slab);
         } else {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
-                if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
+                const int first = output + half * 8, mine = first + lane / 4;
+                if (C::outputs % 64 != 0 && first >= C::outputs) return;
+                const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs +
+                                      (C::outputs % 8 == 0 || mine < C::outputs ? mine : C::outputs - 1);
 #pragma unroll
                 for (int row = 0; row < rows; row++) {
-                    put(slab, sums, inverse[half], row, half);
+                    const Place at = conv_mma::place_of<C>(work, (first_row + row) * C::tile_w);
+                    const Place of_result = {at.image, phase.axis[0].y_first + at.d * C::y_step_d,
+                                             phase.axis[1].y_first + at.h * C::y_step_h, 0};
+                    put<Epilogue>(slab, args, sums, inverse[half], plane, of_result, row, half);
                     if (one_run && row + 1 < rows) continue;
                     __syncwarp();
-                    store<Epilogue>(slab, args, work, phase, output + half * 8, row);
+                    store<Epilogue>(slab, args, work, phase, first, first_row + (one_run ? 0 : row));
                     __syncwarp();
                 }
             }
@@ -240,12 +264,17 @@ template <class C> struct Leaving {
 
 // --- shared memory
 
+// Magnitudes that the warps of a crew found: as bits, and without Inf and NaN.
+template <class C> struct Largest {
+    uint32_t bits[Layout<C>::crew_threads / 32];
+    float finite[Layout<C>::crew_threads / 32];
+};
+
 template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
-    // Of a chunk and of the next; with Inf among them, and without.
-    float largest[Layout<C>::crews][2][2][Layout<C>::crew_threads / 32];
-    uint32_t scale[Layout<C>::rings][C::stages];
+    Largest<C> largest[Layout<C>::crews][2];  // of a chunk and of the next
+    uint32_t scale[Layout<C>::rings][C::stages];  // an odd one: not all of these inputs are finite
     alignas(8) uint64_t full[Layout<C>::rings][C::stages];
     uint64_t empty[Layout<C>::rings][C::stages];
     uint4 kept[C::abreast][C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
@@ -300,26 +329,25 @@ template <class C> struct Crew {
     KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), threads); }
 };
 
-// Where an octet lies from the first input of a tile on: octet, d, h and w in 4, 8, 8 and 11 bits, for registers are short.
-template <class C> struct Spot {
-    using S = Sizes<C>;
-    uint32_t bits;
+// Whether h and w of an input, both in one register, lie inside: two additions for both. Each has 16 bits and is 2^14 too
+// large, so that bit 14 of it tells whether it is 0 or more, and bit 14 of what it lacks to the last whether it is inside.
+template <class C> struct Corner {
+    static constexpr uint32_t bias = 0x4000, signs = bias << 16 | bias;
+    static constexpr uint32_t last = (uint32_t)(C::x_h - 1 + 2 * bias) << 16 | (C::x_w - 1 + 2 * bias);
+    static constexpr bool fits = C::most_h * C::stride_h + C::region_h + C::x_h < (int)bias &&
+                                 C::most_w * C::stride_w + C::region_w + C::x_w < (int)bias;
 
-    KW_DEVICE int octet() const { return C::octets == 1 ? 0 : bits >> 27; }
-    KW_DEVICE int d() const { return C::region_d == 1 ? 0 : bits >> 19 & 255; }
-    KW_DEVICE int h() const { return C::region_h == 1 ? 0 : bits >> 11 & 255; }
-    KW_DEVICE int w() const { return bits & 2047; }
-    KW_DEVICE int at() const {
-        return octet() * (int)(S::lanes * C::x_channel_pitch) + d() * (int)C::x_d_pitch + h() * (int)C::x_h_pitch +
-               w() * (int)C::x_w_pitch;
-    }
+    KW_DEVICE static uint32_t of(int h, int w) { return (uint32_t)(h + (int)bias) << 16 | (uint32_t)(w + (int)bias); }
+    KW_DEVICE static bool is_inside(uint32_t at) { return (at & (last - at) & signs) == signs; }
 };
 
-// The octets that a thread carries, the same of every tile.
+// The octets that a thread carries, the same of every tile: how far from its first input they lie, and where.
 template <class C> struct Spots {
     using S = Sizes<C>;
     static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
-    uint32_t bits[rounds];
+    static constexpr bool deep = C::region_d > 1;
+    int away[rounds];
+    uint32_t h_and_w[rounds], octet_and_d[deep || S::ragged ? rounds : 1];
 
     KW_DEVICE Spots() {
 #pragma unroll
@@ -327,15 +355,16 @@ template <class C> struct Spots {
             const unsigned unit = Crew<C>::rank() + i * Crew<C>::threads, octet = unit / S::pixels, pixel = unit % S::pixels;
             const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
                            h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
-            bits[i] = octet << 27 | d << 19 | h << 11 | w;
+            away[i] = (int)(octet * (unsigned)(S::lanes * C::x_channel_pitch) + d * (unsigned)C::x_d_pitch +
+                            h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
+            h_and_w[i] = h << 16 | w;
+            if constexpr (deep || S::ragged) octet_and_d[i] = octet << 16 | d;
         }
     }
-    // Taken apart anew for every tile: the compiler would do it once, and keep all of it in registers.
-    KW_DEVICE Spot<C> at(int i) const {
-        uint32_t now = bits[i];
-        asm volatile("" : "+r"(now));
-        return {now};
-    }
+    KW_DEVICE int octet(int i) const { return S::ragged ? octet_and_d[i] >> 16 : 0; }
+    KW_DEVICE int d(int i) const { return deep ? octet_and_d[i] & 0xffff : 0; }
+    KW_DEVICE int h(int i) const { return h_and_w[i] >> 16; }
+    KW_DEVICE int w(int i) const { return h_and_w[i] & 0xffff; }
 };
 
 template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
@@ -343,44 +372,63 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
     using Base = conv_mma::Carrier<C, Crew<C>>;
     using Base::held, Base::rounds;
 
+    // Whether a warp has octets in a round. Of the last one maybe few: the other warps leave it out.
+    KW_DEVICE static bool has(int i) {
+        return (i + 1) * Crew<C>::threads <= S::units || (Crew<C>::rank() & ~31) + i * Crew<C>::threads < S::units;
+    }
     // `d`, `h`, `w`: the first input of the tile, which lies at `x`; `step`: from a tap that shares an octet to the next.
     KW_DEVICE void fetch(const typename C::Type* x, int d, int h, int w, int step, const Spots<C>& spots, int chunk) {
         x += (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
+        const bool is_plane = Spots<C>::deep || (unsigned)d < (unsigned)C::x_d;
+        const uint32_t corner = is_plane ? Corner<C>::of(h, w) : 0;  // 0: nothing is inside
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const bool is_unit =
-                S::units % Crew<C>::threads == 0 || Crew<C>::rank() + i * Crew<C>::threads < S::units;
-            const Spot<C> spot = spots.at(i);
-            const bool row_inside = is_unit && (unsigned)(d + spot.d()) < (unsigned)C::x_d &&
-                                    (unsigned)(h + spot.h()) < (unsigned)C::x_h;
+            if (!has(i)) continue;
+            const bool is_unit = (i + 1) * Crew<C>::threads <= S::units ||
+                                 Crew<C>::rank() + i * Crew<C>::threads < S::units;
+            const bool d_inside = is_unit && (!Spots<C>::deep || (unsigned)(d + spots.d(i)) < (unsigned)C::x_d);
 #pragma unroll
             for (int f = 0; f < C::fold; f++) {
-                const bool inside = row_inside && (unsigned)(w + spot.w() + f * step) < (unsigned)C::x_w;
-                const typename C::Type* from = x + spot.at() + f * step * C::x_w_pitch;
-                const int channel = (chunk * C::octets + spot.octet()) * S::lanes;
-#pragma unroll
-                for (int c = 0; c < S::lanes; c++) {
-                    const bool exists = C::channels % (S::lanes * C::octets) == 0 || channel + c < C::channels;
-                    held[i][f * S::lanes + c] =
-                        inside && exists ? widen(load_constant<1>(from + c * C::x_channel_pitch)[0]) : 0.f;
+                bool inside;
+                if constexpr (Corner<C>::fits) {
+                    inside = d_inside && Corner<C>::is_inside(corner + spots.h_and_w[i] + f * step);
+                } else {
+                    inside = d_inside && is_plane && (unsigned)(h + spots.h(i)) < (unsigned)C::x_h &&
+                             (unsigned)(w + spots.w(i) + f * step) < (unsigned)C::x_w;
                 }
+                const typename C::Type* from = x + spots.away[i] + f * step * C::x_w_pitch;
+                asm volatile("" : "+l"(from));  // else the compiler finds it anew for each channel
+                const int channel = (chunk * C::octets + spots.octet(i)) * S::lanes;
+#pragma unroll
+                for (int c = 0; c < S::lanes; c++)
+                    held[i][f * S::lanes + c] =
+                        inside && (!S::ragged || channel + c < C::channels)
+                            ? widen(load_constant<1>(from + c * C::x_channel_pitch)[0])
+                            : 0.f;
             }
         }
     }
-    // The largest finite magnitude. fmaxf passes NaN over; if there is an Inf, all look again.
-    KW_DEVICE float largest(float (&of_warp)[2][Crew<C>::threads / 32]) const {
+    // The largest finite magnitude, and whether there is no other. As bits, for those of Inf and NaN are larger; if there
+    // are any, all look again.
+    KW_DEVICE float largest(Largest<C>& shared, bool& finite) const {
         float mine = 0.f;
 #pragma unroll
-        for (int i = 0; i < rounds; i++)
+        for (int i = 0; i < rounds; i++) {
+            if (!has(i)) continue;
 #pragma unroll
-            for (int j = 0; j < 8; j++) mine = fmaxf(mine, fabsf(held[i][j]));
-#pragma unroll
-        for (int step = 16; step; step >>= 1) mine = fmaxf(mine, __shfl_xor_sync(~0u, mine, step));
-        if (threadIdx.x % 32 == 0) of_warp[0][Crew<C>::rank() / 32] = mine;
+            for (int j = 0; j < 8; j++) mine = maximum(mine, fabsf(held[i][j]));
+        }
+        uint32_t bits = __reduce_max_sync(~0u, __float_as_uint(mine));
+        if (threadIdx.x % 32 == 0) shared.bits[Crew<C>::rank() / 32] = bits;
         Crew<C>::sync();
 #pragma unroll
-        for (int i = 0; i < Crew<C>::threads / 32; i++) mine = fmaxf(mine, of_warp[0][i]);
-        return isinf(mine) ? Base::largest(of_warp[1]) : mine;
+        for (int i = 0; i < Crew<C>::threads / 32; i++) bits = max(bits, shared.bits[i]);
+        finite = bits < split::exponent_mask;
+        if (finite) return __uint_as_float(bits);
+        return Base::largest(shared.finite, [](int i) { return has(i); });
+    }
+    KW_DEVICE void deliver(uint4 (&region)[S::halves][S::units], float scale) const {
+        Base::deliver(region, scale, [](int i) { return has(i); });
     }
 };
 
@@ -422,11 +470,12 @@ template <class C> struct Delivery {
 
     // Larger values than before take a smaller scale; smaller ones do not matter beside what is there.
     KW_DEVICE void put(Shared<C>& shared, const Carrier<C>& carrier) {
-        const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest[Crew<C>::number()][count++ % 2]));
+        bool finite;
+        const uint32_t wanted = split::scale_bits(carrier.largest(shared.largest[Crew<C>::number()][count++ % 2], finite));
         scale = chunk == 0 || wanted < scale ? wanted : scale;
         ptx90::barrier_wait(ptx90::shared_address(&shared.empty[ring][at.stage]), at.phase ^ 1);
         carrier.deliver(shared.region[ring][at.stage], split::scale_of(scale));
-        if (Crew<C>::rank() == 0) shared.scale[ring][at.stage] = scale;
+        if (Crew<C>::rank() == 0) shared.scale[ring][at.stage] = scale | !finite;
         conv_sm90::fence_for_tensor_cores();
         ptx90::barrier_arrive(ptx90::shared_address(&shared.full[ring][at.stage]));
         at.advance<C>();
@@ -470,9 +519,12 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
 
 template <class C> struct Sums {
     using S = Sizes<C>;
-    static constexpr int rows = C::tile_d * C::tile_h, M = 1, N = C::tile_n / 8;
+    static constexpr int rows = C::pass_rows, M = 1, N = rows * C::tile_w / 8;
     // Nothing to add outside of the tensor cores.
     static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
+    static constexpr bool all_at_once = C::products == 1 && C::phases == 1 && S::most_steps * C::pass_rows <= 48;
+    // Whether products are still on their way after `add`: then those of all phases are.
+    static constexpr bool left_open = C::products == 1 && !all_at_once;
     using Row = float[C::tile_w / 2];
     Row total[rows];
 
@@ -513,7 +565,7 @@ template <class C> struct Sums {
 #pragma unroll
         for (int i = 0; i < count; i++) multiply(sums, region + offset[2 * i], weights + i * 256, true);
     }
-    // One chunk. `region` and `weights` are addresses in shared memory, in 16 bytes; what is there stays if it `follows`.
+    // One chunk. `region` and `weights` are addresses in shared memory, in 16 bytes. What is there stays if it `follows`.
     KW_DEVICE void add(uint32_t region, const int* offset, uint32_t weights, int steps, bool follows) {
         if constexpr (C::products == 3 && one_sum) {
             pin_all(total);
@@ -522,7 +574,7 @@ template <class C> struct Sums {
             ptx90::wgmma_commit();
             ptx90::wgmma_wait<0>();
             pin_all(total);
-        } else if constexpr (C::products == 1 && C::phases == 1 && S::most_steps * rows <= 48) {
+        } else if constexpr (all_at_once) {
             pin_all(total);
             ptx90::wgmma_fence();
 #pragma unroll
@@ -532,16 +584,24 @@ template <class C> struct Sums {
             ptx90::wgmma_wait<0>();
             pin_all(total);
         } else if constexpr (C::products == 1) {
-            if (!follows) clear();
-            pin_all(total);
-#pragma unroll 1
-            for (int i = 0; i < steps; i++) {
+            // Of one tap all octets at once: how far apart those lie is known.
+            constexpr int pairs = C::octets < 2 ? 1 : C::octets / 2;
+            auto add_tap = [&](int i, bool keep) {
+                const uint32_t first = region + offset[2 * i], of_tap = weights + i * 128;
                 ptx90::wgmma_fence();
-                multiply(total, region + offset[2 * i], weights + i * 128, true);
+#pragma unroll
+                for (int j = 0; j < pairs; j++)
+                    multiply(total, first + j * 2 * S::pixels, of_tap + j * 128, keep || j > 0);
                 ptx90::wgmma_commit();
+            };
+            // The first one by itself, and not cleared: else ptxas has each product wait for the one before.
+            if (C::least_taps == 0 && steps == 0) {
+                if (!follows) clear();
+                return;
             }
-            ptx90::wgmma_wait<0>();
-            pin_all(total);
+            add_tap(0, follows);
+#pragma unroll 1
+            for (int i = pairs; i < steps; i += pairs) add_tap(i, true);
         } else {
             if (!follows) clear();
 #pragma unroll 1
@@ -562,44 +622,78 @@ template <class C> struct Sums {
     }
 };
 
-// The scale of the inputs comes back, as the sums have it.
+// What a pass has: rows of the tile from one on, of a phase; and what is to be known of its sums.
+struct Pass {
+    int phase, row;
+    bool is_last;            // of the tile: its inputs are no longer needed
+    uint32_t scale = 0;      // of the inputs, as the sums have it
+    bool are_finite = true;  // all of the inputs
+};
+
 template <class C>
-KW_DEVICE uint32_t multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, const Work& work,
-                            Sums<C> (&sums)[C::w_phases]) {
+KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, Pass& pass,
+                        Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
     const int ring = team / C::abreast;
-    uint32_t scale = 0;
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
         ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
         const uint32_t given = shared.scale[ring][at.stage];
-        scale = chunk == 0 ? given : conv_mma::followed<C>(sums, scale, given);
-        const uint32_t region = ptx90::shared_address(shared.region[ring][at.stage]) >> 4;
+        pass.are_finite = pass.are_finite && given % 2 == 0;
+        pass.scale = chunk == 0 ? given & ~1u : conv_mma::followed<C>(sums, pass.scale, given & ~1u);
+        const uint32_t region = (ptx90::shared_address(shared.region[ring][at.stage]) >> 4) +
+                                conv_mma::region_place<C>(pass.row * C::tile_w);
+#pragma unroll
+        for (int p = 0; p < C::w_phases && Sums<C>::left_open; p++) Sums<C>::pin_all(sums[p].total);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
-            const Phase& phase = problem.phases[work.phase + p];
+            const Phase& phase = problem.phases[pass.phase + p];
             const int steps = steps_in<C>(phase), first = first_kept<C>(phase) + chunk * steps * S::halves;
             const uint32_t weights = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first * 128;
-            sums[p].add(region, shared.offset[work.phase + p], weights, steps, chunk > 0);
+            sums[p].add(region, shared.offset[pass.phase + p], weights, steps, chunk > 0);
+        }
+        if constexpr (Sums<C>::left_open) {
+            ptx90::wgmma_wait<0>();
+#pragma unroll
+            for (int p = 0; p < C::w_phases; p++) Sums<C>::pin_all(sums[p].total);
         }
         __syncwarp();
-        if (threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
+        if (pass.is_last && threadIdx.x % 32 == 0)
+            ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
     }
-    return scale;
+}
+
+// Whether nothing of a pass lies inside: phases have different numbers of places.
+template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Work& work, const Pass& pass) {
+    const conv::Axis(&axes)[3] = problem.phases[pass.phase].axis;
+    const Place at = conv_mma::place_of<C>(work, pass.row * C::tile_w);
+    return at.d >= axes[0].count || at.h >= axes[1].count || at.w >= axes[2].count;
 }
 
 template <class C, class Epilogue>
 KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
+    using L = Layout<C>;
     const int team = threadIdx.x / 128;
     float* slab = (float*)shared.slabs[threadIdx.x / 32];
     Cursor at;
 #pragma unroll 1
-    for (unsigned number = team / C::abreast; Walk<C>::has(number); number += Layout<C>::rings) {
-        const Tile<C> tile = Walk<C>::tile(problem, number, team % C::abreast);
-        Sums<C> sums[C::w_phases];
-        const uint32_t scale = multiply(problem, shared, at, team, tile.work, sums);
-        if (tile.is_empty) continue;  // of a phase that has fewer places than others
-        Leaving<C>::template take<Epilogue>(problem, args, tile.work, sums, split::inverse_of(scale), slab);
+    for (unsigned number = team / C::abreast; Walk<C>::has(number); number += L::rings) {
+        Work work = Walk<C>::tile(problem, number, team % C::abreast).work;
+        const int first_phase = work.phase;
+        const Cursor begin = at;
+#pragma unroll 1
+        for (int i = 0; i < L::passes; i++) {
+            Pass pass;
+            pass.phase = first_phase + i / L::row_passes * C::w_phases, pass.row = i % L::row_passes * C::pass_rows;
+            pass.is_last = i == L::passes - 1;
+            Sums<C> sums[C::w_phases];
+            at = begin;
+            multiply(problem, shared, at, team, pass, sums);
+            if (is_outside(problem, work, pass)) continue;
+            work.phase = pass.phase;
+            Leaving<C>::template take<Epilogue>(problem, args, work, pass.row, sums, split::inverse_of(pass.scale),
+                                                pass.are_finite, slab);
+        }
     }
     if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
 }
