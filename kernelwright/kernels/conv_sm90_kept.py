@@ -20,7 +20,7 @@ HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
 
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
-MOST_STAGES = 4
+MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several passes
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
@@ -30,11 +30,16 @@ MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: 
 # configs abreast, and 35 as before, come out within 11%, 47 whose results are sent 13% too low and within 12% of that;
 # all with several phases of h or d some 20% too low.
 # Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
-# whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
-# for a store, and for each result that a lane has in it.
-ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
-OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 120
-SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
+# whose scale all agree; of one who multiplies, for a sum of each lane (scaled, put into shared memory), for a store, by
+# whether what becomes of a sum was computed before it, and for each result that a lane has in it. In the runs above it
+# was 6 and 9 for an element, 120 for a chunk, 5 for a sum and 8 for a store; then a profile counted 36 for each result
+# of a transposed convolution, and these are what the opcodes of its code have since: 4.6 for an element (load, largest
+# magnitude, zero where there is none, scale, half of a conversion), 100 for a chunk, 8 for a result with a bias and a
+# clamp, of which 4 are the epilogue's. Nothing was measured with them yet, and the other constants are as they were.
+ELEMENT_INSTRUCTIONS = {1: 4.6, 3: 7.6}
+OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 100
+SUM_INSTRUCTIONS, RESULT_INSTRUCTIONS = 3, 4
+STORE_INSTRUCTIONS = {True: 4, False: 8}
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -154,9 +159,14 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 def fixed_bytes(config: Config, shape: ConvShape) -> int:
     """Weights, tables, what leaves, barriers of the most stages, and what alignment may add."""
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
-    tables = 8 * len(shape.phases) * steps + 128 * config.carriers + 20 * config.teams * MOST_STAGES + 64
+    barriers = 20 * config.teams * most_stages(config, shape)
+    tables = 8 * len(shape.phases) * steps + 128 * config.carriers + barriers + 64
     slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + slabs
+
+
+def most_stages(config: Config, shape: ConvShape) -> int:
+    return MOST_STAGES if config.passes == 1 else max(MOST_STAGES, 2 * conv_mma.chunks(config, shape))
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
@@ -243,10 +253,11 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, and way out, the most promising first."""
-    best: dict[tuple[Block, int, int, bool, int], Config] = {}
+    """The best width for every kind of block, number of rows and of octets, way out, and with or without passes, the most
+    promising first."""
+    best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast)
+        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.passes > 1)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -261,12 +272,15 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     than two, in the two cases that were measured, which differ in width or octets as well.
     """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
-    for block, width, rows, phases in product(BLOCKS, widths(shape.most(2)), ROWS, sorted({1, joined})):
-        if width * rows * phases // 2 > block.most_sums or (width > WIDEST and rows > 1):
+    space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}), (False, True))
+    for block, width, rows, at_once, phases, in_turns in space:
+        turns = len(shape.phases) // phases if in_turns else 1
+        if width * at_once * phases // 2 > block.most_sums or (width > WIDEST and at_once > 1):
             continue
-        if rows > shape.most(0) * shape.most(1):
+        if rows % at_once or rows > shape.most(0) * shape.most(1) or (in_turns and (turns == 1 or phases != joined)):
             continue
         plain = plain_config(block, width, rows, phases, shape)
+        plain = replace(plain, pass_rows=0 if at_once == rows else at_once, turns=turns)
         for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
@@ -315,7 +329,7 @@ def with_stages(config: Config, shape: ConvShape, device: Device) -> list[Config
 
 def staged(config: Config, shape: ConvShape, device: Device) -> Config:
     room = device.smem_per_block_bytes - fixed_bytes(config, shape)
-    return replace(config, stages=min(MOST_STAGES, room // (config.rings * stage_bytes(config, shape))))
+    return replace(config, stages=min(most_stages(config, shape), room // (config.rings * stage_bytes(config, shape))))
 
 
 # --- what it takes
@@ -339,19 +353,19 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
 
 def steps_per_tile(config: Config, shape: ConvShape) -> float:
     """Of an average phase, or of all that are together."""
-    return config.w_phases * conv_mma.k_of(config, shape) / 16
+    return config.phases_of_tile * conv_mma.k_of(config, shape) / 16
 
 
 def products_clocks(config: Config, shape: ConvShape) -> float:
     each = config.rows * config.tile_w / 2
-    waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape)
+    waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape) * config.passes
     return config.products * steps_per_tile(config, shape) * each / TENSOR_SHARE + waiting
 
 
 def shared_clocks(config: Config, shape: ConvShape) -> float:
     """Weights and pixels of every product, results in and out, inputs."""
     operands = config.products * steps_per_tile(config, shape) * config.rows * (2048 + 32 * config.tile_w)
-    results = 2 * 4 * config.tile_m * config.tile_n * config.w_phases
+    results = 2 * 4 * config.tile_m * config.tile_n * config.phases_of_tile
     inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
     return (config.abreast * (operands + results) + inputs) / 128 / SHARED_SHARE
 
@@ -362,10 +376,10 @@ def issue_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def stores(config: Config, shape: ConvShape) -> int:
-    """Of each warp of a team, for a tile: 16 channels; lanes beyond the end of a row do nothing."""
-    run = run_vector(config, shape)
-    results = config.tile_h * shape.y_space[2] if run else config.tile_w * config.w_phases
-    return 16 * (1 if run else config.rows) * math.ceil(results / stored_vector(config, shape) / 32)
+    """Of each warp of a team, for a pass: 16 channels; lanes beyond the end of a row do nothing."""
+    run, rows = run_vector(config, shape), config.rows_at_once
+    results = rows * shape.y_space[2] if run else config.tile_w * config.w_phases
+    return 16 * (1 if run else rows) * math.ceil(results / stored_vector(config, shape) / 32)
 
 
 def stored_vector(config: Config, shape: ConvShape) -> int:
@@ -373,15 +387,15 @@ def stored_vector(config: Config, shape: ConvShape) -> int:
 
 
 def store_instructions(config: Config, shape: ConvShape) -> int:
-    return STORE_INSTRUCTIONS + stored_vector(config, shape) * RESULT_INSTRUCTIONS
+    return STORE_INSTRUCTIONS[shape.sendable] + stored_vector(config, shape) * RESULT_INSTRUCTIONS
 
 
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
-    """Of the same warp."""
-    sums = config.tile_n * config.w_phases // 2
+    """Of the same warp, for a tile."""
+    sums = config.rows_at_once * config.tile_w * config.w_phases // 2
     if config.sent:
-        return sums * SENT_INSTRUCTIONS + 2 * config.rows * SLAB_INSTRUCTIONS
-    return stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
+        return config.passes * (sums * SENT_INSTRUCTIONS + 2 * config.rows_at_once * SLAB_INSTRUCTIONS)
+    return config.passes * (stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS)
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
@@ -393,15 +407,15 @@ def carrying_instructions(config: Config, shape: ConvShape) -> float:
 
 def engine_clocks(config: Config) -> float:
     """Of the copy engine: a run of every row and channel."""
-    return config.abreast * config.tile_m * config.rows * SENT_RUN_CLOCKS if config.sent else 0.0
+    return config.abreast * config.tile_m * config.rows * config.turns * SENT_RUN_CLOCKS if config.sent else 0.0
 
 
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
     """Of one team. Of two abreast one may be ahead by a stage, and begin while the other one ends (a fit)."""
-    ending = LEAVING_CLOCKS if config.abreast == 1 else 0
+    ending = config.passes * (LEAVING_CLOCKS if config.abreast == 1 else 0)
     if config.sent:
         return leaving_instructions(config, shape) / SENT_ISSUE + ending
-    fetched = max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
+    fetched = config.passes * max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
 
 

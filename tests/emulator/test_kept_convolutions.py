@@ -100,6 +100,59 @@ def test_phases_of_the_last_axis_can_share_a_tile(name: str, precision: str, tmp
         agrees(model(tmp_path, *CASES[name]), pick=kept(lambda c: c.w_phases > 1), precision=precision)
 
 
+# Phases of h and d with as many places as the others, and with fewer; rows that do not fill a tile; several chunks.
+PASSES = {
+    "two axes": ("ConvTranspose2d(40, 20, 3, stride=2, padding=1, output_padding=1)", (2, 40, 5, 34)),
+    "odd rows": ("ConvTranspose2d(24, 12, 4, stride=2, padding=1, output_padding=1)", (1, 24, 6, 35)),
+    "three axes": ("ConvTranspose3d(8, 10, 3, stride=2)", (1, 8, 3, 4, 33)),
+    "along h alone": ("ConvTranspose2d(16, 8, 3, stride=(2, 1))", (1, 16, 5, 33)),
+    "without taps": ("ConvTranspose2d(8, 4, 2, stride=3, output_padding=2)", (1, 8, 5, 33)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("rows", [1, 2, 4])
+@pytest.mark.parametrize("name", PASSES)
+def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(1):
+        pick = kept(lambda c: c.turns > 1 and c.rows == rows)
+        program = agrees(model(tmp_path, *PASSES[name]), pick=pick, precision=precision)
+    assert "turns = 1," not in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize(("rows", "at_once"), [(2, 1), (4, 1), (4, 2)])
+@pytest.mark.parametrize("name", ["plain", "strided", "along d", "abreast"])
+def test_rows_can_be_taken_in_passes(name: str, rows: int, at_once: int, precision: str, tmp_path: Path) -> None:
+    conv, shape = {
+        "plain": ("Conv2d(24, 20, 3, padding=1)", (2, 24, 7, 34)),
+        "strided": ("Conv2d(16, 9, 3, stride=(2, 1))", (2, 16, 13, 35)),
+        "along d": ("Conv3d(8, 6, (3, 1, 3))", (1, 8, 7, 1, 35)),
+        "abreast": ("Conv2d(16, 77, 3, padding=1)", (1, 16, 5, 33)),
+    }[name]
+    together = 2 if name == "abreast" else 1
+    pick = kept(lambda c: (c.rows, c.pass_rows, c.abreast) == (rows, at_once, together))
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, conv, shape), pick=pick, precision=precision)
+    assert f"pass_rows = {at_once}," in program.text
+
+
+def test_an_infinity_is_seen_in_every_pass(tmp_path: Path) -> None:
+    special = "torch.randn(1, 24, 4, 33).index_fill(1, torch.tensor([20]), float('inf'))"
+    conv = "ConvTranspose2d(24, 6, 3, stride=2, padding=1, bias=False)"
+    path = model(tmp_path, conv, (1, 24, 4, 33), "return self.conv(x)", special)
+    agrees(path, pick=kept(lambda c: c.turns > 1 and c.rows == 2), precision="tf32")
+
+
+def test_weights_that_are_not_finite_reach_their_channels_alone(tmp_path: Path) -> None:
+    conv = "Conv2d(8, 20, 3)"
+    for channel, value in ((3, "inf"), (17, "nan")):
+        conv += f"\n        self.conv.weight.data[{channel}, 2, 0, 1] = float('{value}')"
+    agrees(model(tmp_path, conv, (1, 8, 5, 34)), pick=kept(), precision="tf32")
+
+
 @pytest.mark.parametrize("count", [1, 5])
 def test_each_block_keeps_the_weights_of_64_channels(count: int, tmp_path: Path) -> None:
     """Three shelves on one multiprocessor and on five, of which two have nothing to do."""

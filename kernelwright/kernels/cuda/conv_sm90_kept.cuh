@@ -358,6 +358,7 @@ template <class C> struct Spots {
             away[i] = (int)(octet * (unsigned)(S::lanes * C::x_channel_pitch) + d * (unsigned)C::x_d_pitch +
                             h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
             h_and_w[i] = h << 16 | w;
+            asm volatile("" : "+r"(away[i]), "+r"(h_and_w[i]));  // kept: the compiler would find them anew for each chunk
             if constexpr (deep || S::ragged) octet_and_d[i] = octet << 16 | d;
         }
     }
