@@ -11,7 +11,7 @@ from itertools import product
 from kernelwright.device import Device
 from kernelwright.kernels import conv_mma, conv_sm90
 from kernelwright.kernels.conv_mma import floor_us, packed_bytes
-from kernelwright.kernels.conv_shape import ConvShape, integers
+from kernelwright.kernels.conv_shape import ConvShape, by_axis, integers
 from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
 
 __all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
@@ -465,5 +465,8 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
     )
-    more += f"\n    static constexpr bool valued = {str(shape.sendable).lower()};"
+    d, h, w = shape.phases[0].axes
+    taps = (d.taps, h.taps, math.ceil(w.taps / config.fold))
+    steps = integers(**by_axis("taps", taps), **by_axis("x_step", (d.x_step, h.x_step, w.x_step)))  # of the first phase
+    more += f"\n{steps}\n    static constexpr bool valued = {str(shape.sendable).lower()};"
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

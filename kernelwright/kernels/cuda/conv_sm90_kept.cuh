@@ -358,7 +358,9 @@ template <class C> struct Spots {
             away[i] = (int)(octet * (unsigned)(S::lanes * C::x_channel_pitch) + d * (unsigned)C::x_d_pitch +
                             h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
             h_and_w[i] = h << 16 | w;
-            asm volatile("" : "+r"(away[i]), "+r"(h_and_w[i]));  // kept: the compiler would find them anew for each chunk
+            // From each lane to itself: what came so is kept, and else found anew for every chunk.
+            away[i] = __shfl_sync(~0u, away[i], threadIdx.x % 32);
+            h_and_w[i] = __shfl_sync(~0u, h_and_w[i], threadIdx.x % 32);
             if constexpr (deep || S::ragged) octet_and_d[i] = octet << 16 | d;
         }
     }
@@ -531,6 +533,18 @@ template <class C> struct Sums {
 
     // Of the table: as in conv_sm90.cuh.
     KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
+    // The same of the only phase, known to the compiler: as conv_mma::offset_of, with the first input for a base.
+    __host__ __device__ static constexpr int place_of(int block) {
+        constexpr int along_w = C::taps_w, along_h = C::taps_h, last = C::octets * C::taps_d * along_h * along_w - 1;
+        block = block < last ? block : last;
+        const int tap = block / C::octets, w = tap % along_w * C::fold * C::x_step_w;
+        const int h = tap / along_w % along_h * C::x_step_h, d = tap / (along_w * along_h) * C::x_step_d;
+        return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike +
+               w / C::stride_w;
+    }
+    __host__ __device__ static constexpr int known_entry(int step) {
+        return place_of(2 * step) | (place_of(2 * step + 1) - place_of(2 * step)) << 16;
+    }
     KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / C::tile_w][n * 8 % C::tile_w / 2 + i]; }
     KW_DEVICE void rescale(float factor) {
 #pragma unroll
@@ -548,12 +562,15 @@ template <class C> struct Sums {
 #pragma unroll
         for (int r = 0; r < rows; r++) ptx90::pin(sums[r]);
     }
-    // All rows, 16 of k: pixels and weights as descriptors. 8 pixels are followed by the next 8.
+    // Of descriptors the lower half, to which distances are added; the upper half says that the next 8 lie behind these.
+    static constexpr uint32_t next_sixteen = 64 << 16;  // of weights: from 8 of k to the next 8
+    static constexpr uint64_t next_eight = (uint64_t)8 << 32;
+    // All rows, 16 of k.
     KW_DEVICE static void multiply(Row (&sums)[rows], uint32_t pixels, uint32_t weights, bool follows) {
-        const uint64_t a = (uint64_t)8 << 32 | (uint64_t)64 << 16 | weights, b = (uint64_t)8 << 32 | pixels;
 #pragma unroll
         for (int r = 0; r < rows; r++)
-            wgmma_rows::wgmma_f16_shared(sums[r], a, b + conv_mma::region_place<C>(r * C::tile_w), follows);
+            wgmma_rows::wgmma_f16_shared(sums[r], next_eight | weights,
+                                         next_eight | (pixels + conv_mma::region_place<C>(r * C::tile_w)), follows);
     }
     // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
     KW_DEVICE static void add_pairs(Row (&sums)[rows], uint32_t region, const int* offset, uint32_t weights) {
@@ -566,7 +583,7 @@ template <class C> struct Sums {
 #pragma unroll
         for (int i = 0; i < count; i++) multiply(sums, region + offset[2 * i], weights + i * 256, true);
     }
-    // One chunk. `region` and `weights` are addresses in shared memory, in 16 bytes. What is there stays if it `follows`.
+    // One chunk. `region` and `weights` begin descriptors: addresses in shared memory, in 16 bytes. What is there stays if it `follows`.
     KW_DEVICE void add(uint32_t region, const int* offset, uint32_t weights, int steps, bool follows) {
         if constexpr (C::products == 3 && one_sum) {
             pin_all(total);
@@ -580,7 +597,7 @@ template <class C> struct Sums {
             ptx90::wgmma_fence();
 #pragma unroll
             for (int i = 0; i < S::most_steps; i++)
-                multiply(total, region + offset[2 * i], weights + i * 128, follows || i > 0);
+                multiply(total, region + known_entry(i), weights + i * 128, follows || i > 0);
             ptx90::wgmma_commit();
             ptx90::wgmma_wait<0>();
             pin_all(total);
@@ -636,22 +653,30 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
                         Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
     const int ring = team / C::abreast;
+    int steps[C::w_phases];
+    uint32_t weights[C::w_phases];  // of the next chunk
+#pragma unroll
+    for (int p = 0; p < C::w_phases; p++) {
+        const Phase& phase = problem.phases[pass.phase + p];
+        steps[p] = steps_in<C>(phase);
+        weights[p] = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first_kept<C>(phase) * 128 +
+                     Sums<C>::next_sixteen;
+    }
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
         ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
         const uint32_t given = shared.scale[ring][at.stage];
         pass.are_finite = pass.are_finite && given % 2 == 0;
         pass.scale = chunk == 0 ? given & ~1u : conv_mma::followed<C>(sums, pass.scale, given & ~1u);
-        const uint32_t region = (ptx90::shared_address(shared.region[ring][at.stage]) >> 4) +
-                                conv_mma::region_place<C>(pass.row * C::tile_w);
+        uint32_t region = (ptx90::shared_address(shared.region[ring][at.stage]) >> 4) +
+                          conv_mma::region_place<C>(pass.row * C::tile_w);
+        asm volatile("" : "+r"(region));  // else the compiler finds it anew for each product
 #pragma unroll
         for (int p = 0; p < C::w_phases && Sums<C>::left_open; p++) Sums<C>::pin_all(sums[p].total);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
-            const Phase& phase = problem.phases[pass.phase + p];
-            const int steps = steps_in<C>(phase), first = first_kept<C>(phase) + chunk * steps * S::halves;
-            const uint32_t weights = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first * 128;
-            sums[p].add(region, shared.offset[pass.phase + p], weights, steps, chunk > 0);
+            sums[p].add(region, shared.offset[pass.phase + p], weights[p], steps[p], chunk > 0);
+            weights[p] += steps[p] * S::halves * 128;
         }
         if constexpr (Sums<C>::left_open) {
             ptx90::wgmma_wait<0>();

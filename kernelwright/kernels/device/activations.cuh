@@ -7,12 +7,18 @@ namespace kw {
 
 // kw: relu
 template <typename T> KW_DEVICE T relu(T x) { return x < 0 ? T(0) : x; }
+#ifdef __CUDACC__
+KW_DEVICE float relu(float x) { return maximum(x, 0.0f); }  // one instruction
+#endif
 
 // kw: hardtanh
 template <typename T> KW_DEVICE T hardtanh(T x, T low, T high) {
     const T bounded = x < low ? low : x;
     return bounded > high ? high : bounded;
 }
+#ifdef __CUDACC__
+KW_DEVICE float hardtanh(float x, float low, float high) { return minimum(maximum(x, low), high); }  // two instructions
+#endif
 
 // kw: relu6
 template <typename T> KW_DEVICE T relu6(T x) { return hardtanh(x, T(0), T(6)); }
