@@ -40,6 +40,8 @@ ELEMENT_INSTRUCTIONS = {1: 4.6, 3: 7.6}
 OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 100
 SUM_INSTRUCTIONS, RESULT_INSTRUCTIONS = 3, 4
 STORE_INSTRUCTIONS = {True: 4, False: 8}
+# For a window that is pooled, beside its sums: where it lies, and its result.
+WINDOW_INSTRUCTIONS = 40
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -151,9 +153,18 @@ def run_vector(config: Config, shape: ConvShape) -> int:
 
 
 def slab_bytes(config: Config, shape: ConvShape) -> int:
-    joined = run_vector(config, shape) > 0
-    results = config.rows_at_once * shape.y_space[2] if joined else config.tile_w * config.w_phases
+    """Of a warp: a row of 8 channels, or rows that are one run, or all of a pass that is pooled."""
+    if is_pooled(shape):
+        results = config.rows_at_once * config.tile_w
+    elif run_vector(config, shape) > 0:
+        results = config.rows_at_once * shape.y_space[2]
+    else:
+        results = config.tile_w * config.w_phases
     return 8 * 4 * (math.ceil(results / 32) * 32 + 8)
+
+
+def is_pooled(shape: ConvShape) -> bool:
+    return shape.rows is not None and bool(shape.rows.window)
 
 
 def fixed_bytes(config: Config, shape: ConvShape) -> int:
@@ -202,6 +213,12 @@ def most_held(config: Config) -> int:
     return config.block.most_held_of_one if config.octets == 1 else config.block.most_held
 
 
+def of_a_pass(config: Config) -> Config:
+    """With a tile of one pass."""
+    d, h = (config.rows_at_once, 1) if config.tile_d > 1 else (1, config.rows_at_once)
+    return replace(config, tile_d=d, tile_h=h)
+
+
 def is_sent(config: Config, shape: ConvShape) -> bool:
     """Whether the copy engine may take results: rows of one result, where what becomes of a sum is the same for a row.
 
@@ -223,7 +240,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
     if device.arch != "sm_90a":
         return f"wgmma needs sm_90a; {device.name} is {device.arch}."
-    if shape.rows is not None:
+    if shape.rows is not None and not shape.rows.window:
         return "what its epilogue reduces needs all warps of a block at once."
     if config.sent and not is_sent(config, shape):
         return "the copy engine takes rows of one result that is the same function of a row's sums, odd or of phases."
@@ -235,6 +252,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"tiles of {config.tile} are not rows of whole products."
     if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
         return f"passes of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
+    if (reason := conv_mma.why_not_reduced(of_a_pass(config), shape)) is not None:
+        return reason
     if config.passes > 1 and config.stages < conv_mma.chunks(config, shape):
         return f"{config.stages} stages do not hold the inputs of a tile until its last pass."
     if (needed := sums(config, shape)) > most_sums(config, shape):
@@ -393,6 +412,11 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp, for a tile."""
     sums = config.rows_at_once * config.tile_w * config.w_phases // 2
+    if shape.rows is not None:
+        size = math.prod(shape.rows.window)
+        windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
+        each = WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)
+        return config.passes * (windows * each + sums * SUM_INSTRUCTIONS)
     if config.sent:
         return config.passes * (sums * SENT_INSTRUCTIONS + 2 * config.rows_at_once * SLAB_INSTRUCTIONS)
     return config.passes * (stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS)
@@ -415,6 +439,8 @@ def leaving_clocks(config: Config, shape: ConvShape) -> float:
     ending = config.passes * (LEAVING_CLOCKS if config.abreast == 1 else 0)
     if config.sent:
         return leaving_instructions(config, shape) / SENT_ISSUE + ending
+    if shape.rows is not None:
+        return leaving_instructions(config, shape) / OWN_ISSUE + ending
     fetched = config.passes * max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
 

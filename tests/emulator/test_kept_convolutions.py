@@ -316,3 +316,33 @@ def test_results_do_not_depend_on_who_is_first(tmp_path: Path) -> None:
         with multiprocessors(3), order(blocks_backwards=backwards, threads_backwards=backwards):
             found.append(emulated(path, pick=kept()))
     assert torch.equal(*found)
+
+
+# --- windows that lie side by side
+
+WINDOWS = {
+    "largest": ("Conv2d(8, 70, 3)", (2, 8, 12, 38), "return F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
+    "mean, odd sizes": ("Conv2d(9, 16, 3, padding=1)", (3, 9, 7, 37), "return F.avg_pool2d(self.conv(x), 2) * 2.0"),
+    "of four": ("Conv2d(8, 64, 3)", (2, 8, 14, 42), "return torch.sigmoid(F.avg_pool2d(self.conv(x), 4))"),
+    "after a transposed one": ("ConvTranspose2d(8, 66, 3)", (2, 8, 10, 30), "return F.max_pool2d(self.conv(x), 2)"),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", WINDOWS)
+def test_windows_are_pooled_by_the_warp_that_has_them(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(3):
+        program = agrees(model(tmp_path, *WINDOWS[name]), pick=kept(), precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+
+
+def test_windows_are_pooled_in_passes(tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(8, 64, 3)", (2, 8, 14, 42), "return F.max_pool2d(self.conv(x), 2)")
+    pick = kept(lambda c: c.rows == 4 and c.pass_rows == 2)
+    assert "pass_rows = 2" in agrees(path, pick=pick, precision="tf32", reducing=True).text
+
+
+def test_windows_with_infinities_are_pooled_plainly(tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 8, 12, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
+    path = model(tmp_path, "Conv2d(8, 66, 3)", (2, 8, 12, 38), "return F.max_pool2d(self.conv(x), 2)", inputs)
+    agrees(path, pick=kept(), precision="tf32", reducing=True)

@@ -279,8 +279,24 @@ template <class C> struct Shared {
     uint64_t empty[Layout<C>::rings][C::stages];
     uint4 kept[C::abreast][C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
     uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
-    uint4 slabs[C::teams * 4][C::sent == 0 ? 1 : C::sent][Leaving<C>::bytes / 16];
 };
+
+// The end of a pass over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh. A warp has a
+// slab of its own, behind all that is shared.
+struct Stored {
+    template <class C> static constexpr int warp_bytes() { return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes; }
+
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void take_of_warp(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                       int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
+                                       float* slab) {
+        Leaving<C>::template take<Epilogue>(problem, args, work, first_row, sums, inverse_x, are_finite, slab);
+    }
+    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
+};
+template <class C, class End> constexpr int block_bytes() {
+    return (int)sizeof(Shared<C>) + C::teams * 4 * End::template warp_bytes<C>();
+}
 
 // Where a phase's weights begin among those that are kept.
 template <class C> KW_DEVICE int first_kept(const Phase& phase) {
@@ -696,11 +712,11 @@ template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Wo
     return at.d >= axes[0].count || at.h >= axes[1].count || at.w >= axes[2].count;
 }
 
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End>
 KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     using L = Layout<C>;
     const int team = threadIdx.x / 128;
-    float* slab = (float*)shared.slabs[threadIdx.x / 32];
+    float* slab = (float*)((char*)(&shared + 1) + threadIdx.x / 32 * End::template warp_bytes<C>());
     Cursor at;
 #pragma unroll 1
     for (unsigned number = team / C::abreast; Walk<C>::has(number); number += L::rings) {
@@ -715,16 +731,17 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
             Sums<C> sums[C::w_phases];
             at = begin;
             multiply(problem, shared, at, team, pass, sums);
-            if (is_outside(problem, work, pass)) continue;
             work.phase = pass.phase;
-            Leaving<C>::template take<Epilogue>(problem, args, work, pass.row, sums, split::inverse_of(pass.scale),
-                                                pass.are_finite, slab);
+            if (is_outside(problem, work, pass)) End::template skip_of_warp<C, Epilogue>(args, work);
+            else
+                End::template take_of_warp<C, Epilogue>(problem, args, work, pass.row, sums, split::inverse_of(pass.scale),
+                                                        pass.are_finite, slab);
         }
     }
     if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
 }
 
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Layout<C>::threads, 1)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
     using L = Layout<C>;
@@ -742,23 +759,23 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
         carry<C>(problem, shared);
     } else {
         if constexpr (L::registers > L::begin) ptx90::registers_grow_to<L::registers>();
-        multiply_all<C, Epilogue>(problem, args, shared);
+        multiply_all<C, Epilogue, End>(problem, args, shared);
     }
 }
 
 #ifndef __CUDACC_RTC__
 // Weights are packed by conv_mma::pack. As many blocks as run at once, equally many for each shelf.
-template <class C, class Epilogue>
+template <class C, class Epilogue, class End = Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
     using L = Layout<C>;
-    constexpr int bytes = (int)sizeof(Shared<C>);
-    if (const cudaError_t status = ptx90::allow_shared_memory(convolve_kernel<C, Epilogue>, bytes)) return status;
+    constexpr int bytes = block_bytes<C, End>();
+    if (const cudaError_t status = ptx90::allow_shared_memory(convolve_kernel<C, Epilogue, End>, bytes)) return status;
     int count = 0;
     if (const cudaError_t status = ptx90::multiprocessors(&count)) return status;
     int each = count / L::shelves;
     if (each > L::tiles) each = L::tiles;
     if (each < 1) each = 1;
-    convolve_kernel<C, Epilogue><<<each * L::shelves, L::threads, bytes, stream>>>(problem, args);
+    convolve_kernel<C, Epilogue, End><<<each * L::shelves, L::threads, bytes, stream>>>(problem, args);
     return cudaGetLastError();
 }
 #endif

@@ -1,8 +1,8 @@
 // The end of a convolution's tile where its epilogue pools windows that lie side by side, each whole in one tile.
 //
 // A row of the epilogue is a window of one channel, its columns are the places in it. It is a struct as reduce.cuh runs it,
-// along its rows, with one phase. Sums go through shared memory, where the inputs were, and then a thread has a window.
-// Of the struct that reduce.cuh runs it has more:
+// along its rows, with one phase. Sums go through shared memory, where the inputs were, or those of a warp through its
+// slab (conv_sm90_kept.cuh), and then a thread has a window. Of the struct that reduce.cuh runs it has more:
 //
 //   given(operands)                where the sum of a place goes
 #pragma once
@@ -18,6 +18,25 @@ using conv_mma::Problem;
 using conv_mma::Sizes;
 using conv_mma::Work;
 
+// Sums of some neighbouring channels in shared memory: of images, each d by h by w places from `first` on.
+template <int images, int d, int h, int w> struct Patch {
+    float* sums;
+    int pitch, channels, output;  // from a channel to the next; how many, and the first one
+    Place first;
+
+    KW_DEVICE float* at(int channel, int place) const { return sums + channel * pitch + place; }
+};
+
+// Those who share a patch.
+template <class C> struct Block {
+    static constexpr int threads = Sizes<C>::threads;
+    KW_DEVICE static int rank() { return threadIdx.x; }
+};
+struct Warp {
+    static constexpr int threads = 32;
+    KW_DEVICE static int rank() { return threadIdx.x % 32; }
+};
+
 template <int size_d, int size_h, int size_w> struct Pooled {
     static constexpr int size = size_d * size_h * size_w;
 
@@ -32,9 +51,10 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         static_assert(C::phases == 1 && C::y_step_d * C::y_step_h * C::y_step_w == 1, "neighbours are in one tile");
         static_assert(C::tile_d % size_d == 0 && C::tile_h % size_h == 0 && C::tile_w % size_w == 0, "windows are whole");
         constexpr int M = Sums::M * 2, N = Sums::N;
-        float* const tile = (float*)memory;
         float inverse[M];
         const bool finite = conv_mma::find_inverses(inverse, problem, work, part, sums, inverse_x);
+        const Patch<C::tile_b, C::tile_d, C::tile_h, C::tile_w> patch = {(float*)memory, pitch<C>(), C::tile_m,
+                                                                         work.first_output, work.first};
         // From here on the inputs are not needed.
         if (!__syncthreads_or(!finite)) {
 #pragma unroll
@@ -42,48 +62,94 @@ template <int size_d, int size_h, int size_w> struct Pooled {
 #pragma unroll
                 for (int m = 0; m < M; m++) {
                     const int channel = part.first_output - work.first_output + m * 8, column = part.first_column + n * 8;
-                    *(float2*)(tile + channel * pitch<C>() + column) =
+                    *(float2*)patch.at(channel, column) =
                         make_float2(sums[0].at(m / 2, n, m % 2 * 2) * inverse[m],
                                     sums[0].at(m / 2, n, m % 2 * 2 + 1) * inverse[m]);
                 }
         } else {
-            add_plainly(problem, work, tile);
+            add_plainly<C, Block<C>>(problem, work, 0, patch);
         }
         __syncthreads();
-        pool<C, Epilogue>(args, work, tile);
+        pool<C, Epilogue, Block<C>>(args, work, patch);
     }
 
-    // In plain float32, where something is not finite.
-    template <class C> KW_DEVICE static void add_plainly(const Problem<C>& problem, const Work& work, float* tile) {
+    // --- by a warp, 8 channels at a time: what a pass has of a tile
+
+    template <class C> static constexpr int pass_d() { return C::tile_d > 1 ? C::pass_rows : 1; }
+    template <class C> static constexpr int pass_h() { return C::tile_d > 1 ? 1 : C::pass_rows; }
+    template <class C> __host__ __device__ static constexpr int warp_pitch() {
+        return (C::pass_rows * C::tile_w + 31) / 32 * 32 + 8;
+    }
+    template <class C> static constexpr int warp_bytes() { return 8 * warp_pitch<C>() * 4; }
+
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void take_of_warp(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                       int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
+                                       float* slab) {
+        static_assert(Epilogue::reductions == 1 && Epilogue::phases == 1, "a window is finished when it was seen");
+        static_assert(C::phases == 1 && C::y_step_d * C::y_step_h * C::y_step_w == 1, "neighbours are in one tile");
+        static_assert(pass_d<C>() % size_d == 0 && pass_h<C>() % size_h == 0 && C::tile_w % size_w == 0,
+                      "windows are whole");
+        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
+        Part<C> part;
+        part.first_output = output + lane / 4, part.first_column = lane % 4 * 2;
+        float inverse[2];
+        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
+        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
+        const bool plainly = !__all_sync(~0u, finite);
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int first = output + half * 8;
+            if (C::outputs % 64 != 0 && first >= C::outputs) return;
+            const Patch<1, pass_d<C>(), pass_h<C>(), C::tile_w> patch = {
+                slab, warp_pitch<C>(), 8, first, conv_mma::place_of<C>(work, first_row * C::tile_w)};
+            if (plainly) add_plainly<C, Warp>(problem, work, first_row * C::tile_w, patch);
+            else
+#pragma unroll
+                for (int i = 0; i < Sums::N; i++)
+                    *(float2*)patch.at(lane / 4, i * 8 + lane % 4 * 2) = make_float2(
+                        sums[0].at(0, i, half * 2) * inverse[half], sums[0].at(0, i, half * 2 + 1) * inverse[half]);
+            __syncwarp();
+            pool<C, Epilogue, Warp>(args, work, patch);
+            __syncwarp();
+        }
+    }
+    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
+
+    // In plain float32, where something is not finite. `first`: the patch's first column of the tile.
+    template <class C, class Group, int images, int d, int h, int w>
+    KW_DEVICE static void add_plainly(const Problem<C>& problem, const Work& work, int first,
+                                      const Patch<images, d, h, w>& patch) {
+        constexpr int places = images * d * h * w;
         const Phase& phase = problem.phases[work.phase];
 #pragma unroll 1
-        for (int i = threadIdx.x; i < C::tile_m * C::tile_n; i += Sizes<C>::threads) {
-            const int column = i % C::tile_n, output = work.first_output + i / C::tile_n;
-            const Place at = conv_mma::place_of<C>(work, column);
-            if (output >= C::outputs || !conv_mma::is_inside<C>(phase, at)) continue;
-            tile[i / C::tile_n * pitch<C>() + column] =
-                conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, output);
+        for (int i = Group::rank(); i < patch.channels * places; i += Group::threads) {
+            const int column = i % places, channel = i / places;
+            const Place at = conv_mma::place_of<C>(work, first + column);
+            if (patch.output + channel >= C::outputs || !conv_mma::is_inside<C>(phase, at)) continue;
+            *patch.at(channel, column) =
+                conv::plain_sum<C>(problem.x, problem.weight, &phase, at, work.group, patch.output + channel);
         }
     }
 
-    template <class C, class Epilogue>
-    KW_DEVICE static void pool(const typename Epilogue::Args& args, const Work& work, const float* tile) {
+    template <class C, class Epilogue, class Group, int images, int d, int h, int w>
+    KW_DEVICE static void pool(const typename Epilogue::Args& args, const Work& work, const Patch<images, d, h, w>& patch) {
         using Index = typename Epilogue::Index;
-        constexpr unsigned along_w = C::tile_w / size_w, along_h = C::tile_h / size_h, along_d = C::tile_d / size_d;
-        constexpr unsigned windows = along_w * along_h * along_d * C::tile_b;
+        constexpr unsigned along_w = w / size_w, along_h = h / size_h, along_d = d / size_d;
+        constexpr unsigned windows = along_w * along_h * along_d * images;
         constexpr int y_d = C::y_d / size_d, y_h = C::y_h / size_h, y_w = C::y_w / size_w;
 #pragma unroll 1
-        for (unsigned i = threadIdx.x; i < windows * C::tile_m; i += Sizes<C>::threads) {
-            const unsigned w = i % along_w, h = i / along_w % along_h, d = i / (along_w * along_h) % along_d;
-            const int image = i / (along_w * along_h * along_d) % C::tile_b, in_tile = i / windows;
-            const int output = work.first_output + in_tile;
-            const Place at = {work.first.image + image, work.first.d / size_d + (int)d, work.first.h / size_h + (int)h,
-                              work.first.w / size_w + (int)w};
+        for (unsigned i = Group::rank(); i < windows * patch.channels; i += Group::threads) {
+            const unsigned at_w = i % along_w, at_h = i / along_w % along_h, at_d = i / (along_w * along_h) % along_d;
+            const int image = i / (along_w * along_h * along_d) % images, channel = i / windows;
+            const int output = patch.output + channel;
+            const Place at = {patch.first.image + image, patch.first.d / size_d + (int)at_d,
+                              patch.first.h / size_h + (int)at_h, patch.first.w / size_w + (int)at_w};
             if (output >= C::outputs || at.image >= C::images || at.d >= y_d || at.h >= y_h || at.w >= y_w) continue;
             const int64_t plane = (int64_t)at.image * (C::groups * C::outputs) + work.group * C::outputs + output;
             const Index row = (Index)(((plane * y_d + at.d) * y_h + at.h) * y_w + at.w);
-            const float* first = tile + in_tile * pitch<C>() +
-                                 ((image * C::tile_d + d * size_d) * C::tile_h + h * size_h) * C::tile_w + w * size_w;
+            const float* first =
+                patch.at(channel, ((image * d + at_d * size_d) * h + at_h * size_h) * w + at_w * size_w);
             auto r = Epilogue::template begin<1>(args, row);
             typename Epilogue::template State<0, 1> state;
             state.clear();
@@ -91,7 +157,7 @@ template <int size_d, int size_h, int size_w> struct Pooled {
             for (int j = 0; j < size; j++) {
                 const int jd = j / (size_h * size_w), jh = j / size_w % size_h, jw = j % size_w;
                 auto x = Epilogue::template load<1>(args, row, (Index)j);
-                Epilogue::given(x)[0] = first[(jd * C::tile_h + jh) * C::tile_w + jw];
+                Epilogue::given(x)[0] = first[(jd * h + jh) * w + jw];
                 Epilogue::step(args, row, (Index)j, x, r, state);
             }
             Epilogue::finish(state, r);
