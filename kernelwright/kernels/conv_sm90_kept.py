@@ -20,7 +20,7 @@ HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
 
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
-MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several passes
+MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several laps
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
@@ -30,16 +30,18 @@ MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: 
 # configs abreast, and 35 as before, come out within 11%, 47 whose results are sent 13% too low and within 12% of that;
 # all with several phases of h or d some 20% too low.
 # Instructions of a warp: of one who carries, for an element of each lane, beside them for an octet, and for a chunk, on
-# whose scale all agree; of one who multiplies, for a sum of each lane (scaled, put into shared memory), for a store, by
-# whether what becomes of a sum was computed before it, and for each result that a lane has in it. In the runs above it
-# was 6 and 9 for an element, 120 for a chunk, 5 for a sum and 8 for a store; then a profile counted 36 for each result
-# of a transposed convolution, and these are what the opcodes of its code have since: 4.6 for an element (load, largest
-# magnitude, zero where there is none, scale, half of a conversion), 100 for a chunk, 8 for a result with a bias and a
-# clamp, of which 4 are the epilogue's. Nothing was measured with them yet, and the other constants are as they were.
-ELEMENT_INSTRUCTIONS = {1: 4.6, 3: 7.6}
-OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 100
-SUM_INSTRUCTIONS, RESULT_INSTRUCTIONS = 3, 4
-STORE_INSTRUCTIONS = {True: 4, False: 8}
+# whose scale all agree; of one who multiplies, for a sum of each lane (is it finite? scaled, put into shared memory),
+# for a store, and for each result that a lane has in it. They are those of the runs above. Since then a profile counted
+# 36 instructions for each result of a strided transposed convolution, 13 of them to carry, 10 to multiply and 12 to end
+# a tile, and the kernel has fewer: by the opcodes of its code 3.9 for an element and a half for its part of an octet,
+# 100 for a chunk; and for a result 7, of which 4 are the epilogue's. That has not been measured: what is priced here is
+# too high by as much, and the same for all configs.
+ELEMENT_INSTRUCTIONS = {1: 6, 3: 9}
+OCTET_INSTRUCTIONS, CHUNK_INSTRUCTIONS = 8, 120
+SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
+# Of a lap beyond the first, and of each chunk in it: phases looked up, stages waited for, the end of a tile begun
+# (counted by opcodes, not measured).
+LAP_INSTRUCTIONS, CHUNK_OF_LAP_INSTRUCTIONS = 130, 60
 # For a window that is pooled, beside its sums: where it lies, and its result.
 WINDOW_INSTRUCTIONS = 40
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
@@ -84,15 +86,15 @@ MOST_SUMS_OF_PHASES = 64
 class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
-    abreast: teams that have the same tile, each with 64 channels of its own; pass_rows: rows of a tile whose sums a team
-    has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
+    abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
+    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
 
     teams: int = 2
     carriers: int = 1
     stages: int = 2
     sent: int = 0
     abreast: int = 1
-    pass_rows: int = 0
+    lap_rows: int = 0
     turns: int = 1
 
     @property
@@ -110,10 +112,10 @@ class Config(conv_sm90.Config):
 
     @property
     def rows_at_once(self) -> int:
-        return self.pass_rows or self.rows
+        return self.lap_rows or self.rows
 
     @property
-    def passes(self) -> int:
+    def laps(self) -> int:
         """In which a tile is multiplied and stored, of inputs that are carried once."""
         return self.rows // self.rows_at_once * self.turns
 
@@ -153,7 +155,7 @@ def run_vector(config: Config, shape: ConvShape) -> int:
 
 
 def slab_bytes(config: Config, shape: ConvShape) -> int:
-    """Of a warp: a row of 8 channels, or rows that are one run, or all of a pass that is pooled."""
+    """Of a warp: a row of 8 channels, or rows that are one run, or all of a lap that is pooled."""
     if is_pooled(shape):
         results = config.rows_at_once * config.tile_w
     elif run_vector(config, shape) > 0:
@@ -177,7 +179,7 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
 
 
 def most_stages(config: Config, shape: ConvShape) -> int:
-    return MOST_STAGES if config.passes == 1 else max(MOST_STAGES, 2 * conv_mma.chunks(config, shape))
+    return MOST_STAGES if config.laps == 1 else max(MOST_STAGES, 2 * conv_mma.chunks(config, shape))
 
 
 def shared_bytes(config: Config, shape: ConvShape) -> int:
@@ -213,8 +215,8 @@ def most_held(config: Config) -> int:
     return config.block.most_held_of_one if config.octets == 1 else config.block.most_held
 
 
-def of_a_pass(config: Config) -> Config:
-    """With a tile of one pass."""
+def of_a_lap(config: Config) -> Config:
+    """With a tile of one lap."""
     d, h = (config.rows_at_once, 1) if config.tile_d > 1 else (1, config.rows_at_once)
     return replace(config, tile_d=d, tile_h=h)
 
@@ -251,11 +253,11 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
         return f"tiles of {config.tile} are not rows of whole products."
     if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
-        return f"passes of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
-    if (reason := conv_mma.why_not_reduced(of_a_pass(config), shape)) is not None:
+        return f"laps of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
+    if (reason := conv_mma.why_not_reduced(of_a_lap(config), shape)) is not None:
         return reason
-    if config.passes > 1 and config.stages < conv_mma.chunks(config, shape):
-        return f"{config.stages} stages do not hold the inputs of a tile until its last pass."
+    if config.laps > 1 and config.stages < conv_mma.chunks(config, shape):
+        return f"{config.stages} stages do not hold the inputs of a tile until its last lap."
     if (needed := sums(config, shape)) > most_sums(config, shape):
         return f"{needed} registers for sums leave those who multiply too few."
     if (needed := held(config, shape)) > most_held(config):
@@ -272,11 +274,11 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, way out, and with or without passes, the most
-    promising first."""
+    """The best width for every kind of block, number of rows and of octets, way out, and with or without laps, the
+    most promising first."""
     best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.passes > 1)
+        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -288,7 +290,9 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried.
 
     One warpgroup carries for teams abreast only where all channels are one chunk. With several it took 12 and 28% more
-    than two, in the two cases that were measured, which differ in width or octets as well.
+    than two, in the two cases that were measured, which differ in width or octets as well. Phases of d and h are taken
+    in turns, row by row where registers are few. Rows of other convolutions could be too, but then all channels must be
+    there at once: with 64 of them a tile of so many rows leaves no room for the next one, or for teams abreast.
     """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
     space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}), (False, True))
@@ -296,10 +300,12 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
         turns = len(shape.phases) // phases if in_turns else 1
         if width * at_once * phases // 2 > block.most_sums or (width > WIDEST and at_once > 1):
             continue
-        if rows % at_once or rows > shape.most(0) * shape.most(1) or (in_turns and (turns == 1 or phases != joined)):
+        if rows > shape.most(0) * shape.most(1) or rows % at_once or (at_once < rows and not in_turns):
+            continue
+        if in_turns and (turns == 1 or phases != joined):
             continue
         plain = plain_config(block, width, rows, phases, shape)
-        plain = replace(plain, pass_rows=0 if at_once == rows else at_once, turns=turns)
+        plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns)
         for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
@@ -377,7 +383,7 @@ def steps_per_tile(config: Config, shape: ConvShape) -> float:
 
 def products_clocks(config: Config, shape: ConvShape) -> float:
     each = config.rows * config.tile_w / 2
-    waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape) * config.passes
+    waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape) * config.laps
     return config.products * steps_per_tile(config, shape) * each / TENSOR_SHARE + waiting
 
 
@@ -395,7 +401,7 @@ def issue_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def stores(config: Config, shape: ConvShape) -> int:
-    """Of each warp of a team, for a pass: 16 channels; lanes beyond the end of a row do nothing."""
+    """Of each warp of a team, for a lap: 16 channels; lanes beyond the end of a row do nothing."""
     run, rows = run_vector(config, shape), config.rows_at_once
     results = rows * shape.y_space[2] if run else config.tile_w * config.w_phases
     return 16 * (1 if run else rows) * math.ceil(results / stored_vector(config, shape) / 32)
@@ -406,7 +412,7 @@ def stored_vector(config: Config, shape: ConvShape) -> int:
 
 
 def store_instructions(config: Config, shape: ConvShape) -> int:
-    return STORE_INSTRUCTIONS[shape.sendable] + stored_vector(config, shape) * RESULT_INSTRUCTIONS
+    return STORE_INSTRUCTIONS + stored_vector(config, shape) * RESULT_INSTRUCTIONS
 
 
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
@@ -415,11 +421,13 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
     if shape.rows is not None:
         size = math.prod(shape.rows.window)
         windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
-        each = WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)
-        return config.passes * (windows * each + sums * SUM_INSTRUCTIONS)
-    if config.sent:
-        return config.passes * (sums * SENT_INSTRUCTIONS + 2 * config.rows_at_once * SLAB_INSTRUCTIONS)
-    return config.passes * (stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS)
+        each = windows * (WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)) + sums * SUM_INSTRUCTIONS
+    elif config.sent:
+        each = sums * SENT_INSTRUCTIONS + 2 * config.rows_at_once * SLAB_INSTRUCTIONS
+    else:
+        each = stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
+    again = LAP_INSTRUCTIONS + CHUNK_OF_LAP_INSTRUCTIONS * conv_mma.chunks(config, shape)
+    return config.laps * each + (config.laps - 1) * again
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
@@ -436,12 +444,12 @@ def engine_clocks(config: Config) -> float:
 
 def leaving_clocks(config: Config, shape: ConvShape) -> float:
     """Of one team. Of two abreast one may be ahead by a stage, and begin while the other one ends (a fit)."""
-    ending = config.passes * (LEAVING_CLOCKS if config.abreast == 1 else 0)
+    ending = config.laps * (LEAVING_CLOCKS if config.abreast == 1 else 0)
     if config.sent:
         return leaving_instructions(config, shape) / SENT_ISSUE + ending
     if shape.rows is not None:
         return leaving_instructions(config, shape) / OWN_ISSUE + ending
-    fetched = config.passes * max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
+    fetched = config.laps * max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
 
 
@@ -486,7 +494,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         kept=max(1, kept_steps(config, shape)),
         sent=config.sent,
         abreast=config.abreast,
-        pass_rows=config.rows_at_once,
+        lap_rows=config.rows_at_once,
         turns=config.turns,
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),

@@ -101,7 +101,7 @@ def test_phases_of_the_last_axis_can_share_a_tile(name: str, precision: str, tmp
 
 
 # Phases of h and d with as many places as the others, and with fewer; rows that do not fill a tile; several chunks.
-PASSES = {
+LAPS = {
     "two axes": ("ConvTranspose2d(40, 20, 3, stride=2, padding=1, output_padding=1)", (2, 40, 5, 34)),
     "odd rows": ("ConvTranspose2d(24, 12, 4, stride=2, padding=1, output_padding=1)", (1, 24, 6, 35)),
     "three axes": ("ConvTranspose3d(8, 10, 3, stride=2)", (1, 8, 3, 4, 33)),
@@ -113,11 +113,11 @@ PASSES = {
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize("rows", [1, 2, 4])
-@pytest.mark.parametrize("name", PASSES)
+@pytest.mark.parametrize("name", LAPS)
 def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: str, tmp_path: Path) -> None:
     with multiprocessors(1):
         pick = kept(lambda c: c.turns > 1 and c.rows == rows)
-        program = agrees(model(tmp_path, *PASSES[name]), pick=pick, precision=precision)
+        program = agrees(model(tmp_path, *LAPS[name]), pick=pick, precision=precision)
     assert "turns = 1," not in program.text
 
 
@@ -125,7 +125,7 @@ def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: st
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize(("rows", "at_once"), [(2, 1), (4, 1), (4, 2)])
 @pytest.mark.parametrize("name", ["plain", "strided", "along d", "abreast"])
-def test_rows_can_be_taken_in_passes(name: str, rows: int, at_once: int, precision: str, tmp_path: Path) -> None:
+def test_rows_can_be_taken_in_laps(name: str, rows: int, at_once: int, precision: str, tmp_path: Path) -> None:
     conv, shape = {
         "plain": ("Conv2d(24, 20, 3, padding=1)", (2, 24, 7, 34)),
         "strided": ("Conv2d(16, 9, 3, stride=(2, 1))", (2, 16, 13, 35)),
@@ -133,13 +133,13 @@ def test_rows_can_be_taken_in_passes(name: str, rows: int, at_once: int, precisi
         "abreast": ("Conv2d(16, 77, 3, padding=1)", (1, 16, 5, 33)),
     }[name]
     together = 2 if name == "abreast" else 1
-    pick = kept(lambda c: (c.rows, c.pass_rows, c.abreast) == (rows, at_once, together))
+    pick = kept(lambda c: (c.rows, c.abreast) == (rows, together), lap_rows=at_once)
     with multiprocessors(2):
         program = agrees(model(tmp_path, conv, shape), pick=pick, precision=precision)
-    assert f"pass_rows = {at_once}," in program.text
+    assert f"lap_rows = {at_once}," in program.text
 
 
-def test_an_infinity_is_seen_in_every_pass(tmp_path: Path) -> None:
+def test_an_infinity_is_seen_in_every_lap(tmp_path: Path) -> None:
     special = "torch.randn(1, 24, 4, 33).index_fill(1, torch.tensor([20]), float('inf'))"
     conv = "ConvTranspose2d(24, 6, 3, stride=2, padding=1, bias=False)"
     path = model(tmp_path, conv, (1, 24, 4, 33), "return self.conv(x)", special)
@@ -336,10 +336,10 @@ def test_windows_are_pooled_by_the_warp_that_has_them(name: str, precision: str,
     assert [source.template for source in program.sources] == ["conv_sm90_kept"]
 
 
-def test_windows_are_pooled_in_passes(tmp_path: Path) -> None:
+def test_windows_are_pooled_in_laps(tmp_path: Path) -> None:
     path = model(tmp_path, "Conv2d(8, 64, 3)", (2, 8, 14, 42), "return F.max_pool2d(self.conv(x), 2)")
-    pick = kept(lambda c: c.rows == 4 and c.pass_rows == 2)
-    assert "pass_rows = 2" in agrees(path, pick=pick, precision="tf32", reducing=True).text
+    pick = kept(lambda c: c.rows == 4, lap_rows=2)
+    assert "lap_rows = 2" in agrees(path, pick=pick, precision="tf32", reducing=True).text
 
 
 def test_windows_with_infinities_are_pooled_plainly(tmp_path: Path) -> None:

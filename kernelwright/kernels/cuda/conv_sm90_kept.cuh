@@ -28,9 +28,9 @@ template <class C> struct Layout {
     static constexpr int threads = (C::teams + C::carriers) * 128;
     static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
     static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns));
-    // A tile is multiplied and stored in passes, some rows of one phase of d and h at a time, all of inputs that are
+    // A tile is multiplied and stored in laps, some rows of one phase of d and h at a time, all of inputs that are
     // carried once.
-    static constexpr int rows = C::tile_d * C::tile_h, row_passes = rows / C::pass_rows, passes = row_passes * C::turns;
+    static constexpr int rows = C::tile_d * C::tile_h, row_laps = rows / C::lap_rows, laps = row_laps * C::turns;
     static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
     static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
     static constexpr int crew_threads = C::carriers / crews * 128;
@@ -38,7 +38,7 @@ template <class C> struct Layout {
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
     // So divided, configs that were compiled do not spill.
-    static constexpr bool many_sums = C::pass_rows * C::tile_w * C::w_phases > 128;
+    static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
     static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
     static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
@@ -47,8 +47,8 @@ template <class C> struct Layout {
     static_assert(rings % crews == 0 && C::carriers % crews == 0, "who carries for a team always does");
     static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
-    static_assert(rows % C::pass_rows == 0 && (passes == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
-    static_assert(passes == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last pass");
+    static_assert(rows % C::lap_rows == 0 && (laps == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
+    static_assert(laps == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last lap");
     static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
 };
 
@@ -76,7 +76,7 @@ template <class C> struct Walk {
 // --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run
 
 template <class C> struct Leaving {
-    static constexpr int P = C::w_phases, rows = C::pass_rows;
+    static constexpr int P = C::w_phases, rows = C::lap_rows;
     static constexpr bool one_run = C::run_vector > 0;  // rows of a tile follow each other in memory
     static constexpr int V = one_run ? C::run_vector : C::vector;
     static constexpr int results = one_run ? rows * C::y_w : C::tile_w * P;  // of a channel
@@ -281,7 +281,7 @@ template <class C> struct Shared {
     uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
 };
 
-// The end of a pass over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh. A warp has a
+// The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh. A warp has a
 // slab of its own, behind all that is shared.
 struct Stored {
     template <class C> static constexpr int warp_bytes() { return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes; }
@@ -538,10 +538,10 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
 
 template <class C> struct Sums {
     using S = Sizes<C>;
-    static constexpr int rows = C::pass_rows, M = 1, N = rows * C::tile_w / 8;
+    static constexpr int rows = C::lap_rows, M = 1, N = rows * C::tile_w / 8;
     // Nothing to add outside of the tensor cores.
     static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
-    static constexpr bool all_at_once = C::products == 1 && C::phases == 1 && S::most_steps * C::pass_rows <= 48;
+    static constexpr bool all_at_once = C::products == 1 && C::phases == 1 && S::most_steps * C::lap_rows <= 48;
     // Whether products are still on their way after `add`: then those of all phases are.
     static constexpr bool left_open = C::products == 1 && !all_at_once;
     using Row = float[C::tile_w / 2];
@@ -656,8 +656,8 @@ template <class C> struct Sums {
     }
 };
 
-// What a pass has: rows of the tile from one on, of a phase; and what is to be known of its sums.
-struct Pass {
+// What a lap has: rows of the tile from one on, of a phase; and what is to be known of its sums.
+struct Lap {
     int phase, row;
     bool is_last;            // of the tile: its inputs are no longer needed
     uint32_t scale = 0;      // of the inputs, as the sums have it
@@ -665,7 +665,7 @@ struct Pass {
 };
 
 template <class C>
-KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, Pass& pass,
+KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, Lap& lap,
                         Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
     const int ring = team / C::abreast;
@@ -673,7 +673,7 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
     uint32_t weights[C::w_phases];  // of the next chunk
 #pragma unroll
     for (int p = 0; p < C::w_phases; p++) {
-        const Phase& phase = problem.phases[pass.phase + p];
+        const Phase& phase = problem.phases[lap.phase + p];
         steps[p] = steps_in<C>(phase);
         weights[p] = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first_kept<C>(phase) * 128 +
                      Sums<C>::next_sixteen;
@@ -682,16 +682,16 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
         ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
         const uint32_t given = shared.scale[ring][at.stage];
-        pass.are_finite = pass.are_finite && given % 2 == 0;
-        pass.scale = chunk == 0 ? given & ~1u : conv_mma::followed<C>(sums, pass.scale, given & ~1u);
+        lap.are_finite = lap.are_finite && given % 2 == 0;
+        lap.scale = chunk == 0 ? given & ~1u : conv_mma::followed<C>(sums, lap.scale, given & ~1u);
         uint32_t region = (ptx90::shared_address(shared.region[ring][at.stage]) >> 4) +
-                          conv_mma::region_place<C>(pass.row * C::tile_w);
+                          conv_mma::region_place<C>(lap.row * C::tile_w);
         asm volatile("" : "+r"(region));  // else the compiler finds it anew for each product
 #pragma unroll
         for (int p = 0; p < C::w_phases && Sums<C>::left_open; p++) Sums<C>::pin_all(sums[p].total);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
-            sums[p].add(region, shared.offset[pass.phase + p], weights[p], steps[p], chunk > 0);
+            sums[p].add(region, shared.offset[lap.phase + p], weights[p], steps[p], chunk > 0);
             weights[p] += steps[p] * S::halves * 128;
         }
         if constexpr (Sums<C>::left_open) {
@@ -700,15 +700,15 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
             for (int p = 0; p < C::w_phases; p++) Sums<C>::pin_all(sums[p].total);
         }
         __syncwarp();
-        if (pass.is_last && threadIdx.x % 32 == 0)
+        if (lap.is_last && threadIdx.x % 32 == 0)
             ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
     }
 }
 
-// Whether nothing of a pass lies inside: phases have different numbers of places.
-template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Work& work, const Pass& pass) {
-    const conv::Axis(&axes)[3] = problem.phases[pass.phase].axis;
-    const Place at = conv_mma::place_of<C>(work, pass.row * C::tile_w);
+// Whether nothing of a lap lies inside: phases have different numbers of places.
+template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Work& work, const Lap& lap) {
+    const conv::Axis(&axes)[3] = problem.phases[lap.phase].axis;
+    const Place at = conv_mma::place_of<C>(work, lap.row * C::tile_w);
     return at.d >= axes[0].count || at.h >= axes[1].count || at.w >= axes[2].count;
 }
 
@@ -724,18 +724,18 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
         const int first_phase = work.phase;
         const Cursor begin = at;
 #pragma unroll 1
-        for (int i = 0; i < L::passes; i++) {
-            Pass pass;
-            pass.phase = first_phase + i / L::row_passes * C::w_phases, pass.row = i % L::row_passes * C::pass_rows;
-            pass.is_last = i == L::passes - 1;
+        for (int i = 0; i < L::laps; i++) {
+            Lap lap;
+            lap.phase = first_phase + i / L::row_laps * C::w_phases, lap.row = i % L::row_laps * C::lap_rows;
+            lap.is_last = i == L::laps - 1;
             Sums<C> sums[C::w_phases];
             at = begin;
-            multiply(problem, shared, at, team, pass, sums);
-            work.phase = pass.phase;
-            if (is_outside(problem, work, pass)) End::template skip_of_warp<C, Epilogue>(args, work);
+            multiply(problem, shared, at, team, lap, sums);
+            work.phase = lap.phase;
+            if (is_outside(problem, work, lap)) End::template skip_of_warp<C, Epilogue>(args, work);
             else
-                End::template take_of_warp<C, Epilogue>(problem, args, work, pass.row, sums, split::inverse_of(pass.scale),
-                                                        pass.are_finite, slab);
+                End::template take_of_warp<C, Epilogue>(problem, args, work, lap.row, sums, split::inverse_of(lap.scale),
+                                                        lap.are_finite, slab);
         }
     }
     if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block

@@ -73,12 +73,12 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         pool<C, Epilogue, Block<C>>(args, work, patch);
     }
 
-    // --- by a warp, 8 channels at a time: what a pass has of a tile
+    // --- by a warp, 8 channels at a time: what a lap has of a tile
 
-    template <class C> static constexpr int pass_d() { return C::tile_d > 1 ? C::pass_rows : 1; }
-    template <class C> static constexpr int pass_h() { return C::tile_d > 1 ? 1 : C::pass_rows; }
+    template <class C> static constexpr int lap_d() { return C::tile_d > 1 ? C::lap_rows : 1; }
+    template <class C> static constexpr int lap_h() { return C::tile_d > 1 ? 1 : C::lap_rows; }
     template <class C> __host__ __device__ static constexpr int warp_pitch() {
-        return (C::pass_rows * C::tile_w + 31) / 32 * 32 + 8;
+        return (C::lap_rows * C::tile_w + 31) / 32 * 32 + 8;
     }
     template <class C> static constexpr int warp_bytes() { return 8 * warp_pitch<C>() * 4; }
 
@@ -88,7 +88,7 @@ template <int size_d, int size_h, int size_w> struct Pooled {
                                        float* slab) {
         static_assert(Epilogue::reductions == 1 && Epilogue::phases == 1, "a window is finished when it was seen");
         static_assert(C::phases == 1 && C::y_step_d * C::y_step_h * C::y_step_w == 1, "neighbours are in one tile");
-        static_assert(pass_d<C>() % size_d == 0 && pass_h<C>() % size_h == 0 && C::tile_w % size_w == 0,
+        static_assert(lap_d<C>() % size_d == 0 && lap_h<C>() % size_h == 0 && C::tile_w % size_w == 0,
                       "windows are whole");
         const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
         Part<C> part;
@@ -101,7 +101,7 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         for (int half = 0; half < 2; half++) {
             const int first = output + half * 8;
             if (C::outputs % 64 != 0 && first >= C::outputs) return;
-            const Patch<1, pass_d<C>(), pass_h<C>(), C::tile_w> patch = {
+            const Patch<1, lap_d<C>(), lap_h<C>(), C::tile_w> patch = {
                 slab, warp_pitch<C>(), 8, first, conv_mma::place_of<C>(work, first_row * C::tile_w)};
             if (plainly) add_plainly<C, Warp>(problem, work, first_row * C::tile_w, patch);
             else
