@@ -44,6 +44,8 @@ SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
 LAP_INSTRUCTIONS, CHUNK_OF_LAP_INSTRUCTIONS = 130, 60
 # For a window that is pooled, beside its sums: where it lies, and its result.
 WINDOW_INSTRUCTIONS = 40
+# For a pixel whose channels are reduced, of who finishes it: where it lies, and the states of all warps.
+PIXEL_INSTRUCTIONS = 100
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -165,6 +167,15 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
     return 8 * 4 * (math.ceil(results / 32) * 32 + 8)
 
 
+def ends_bytes(config: Config, shape: ConvShape) -> int:
+    """For the ends of tiles: slabs of warps, or what teams abreast know of their pixels."""
+    if shape.rows is None or shape.rows.window:
+        return 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
+    slots = config.rows_at_once * config.tile_w * config.w_phases
+    states = 4 * config.abreast * max(shape.rows.state_bytes)
+    return config.rings * (slots * (shape.rows.row_bytes + states) + 64)
+
+
 def is_pooled(shape: ConvShape) -> bool:
     return shape.rows is not None and bool(shape.rows.window)
 
@@ -174,8 +185,7 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
     barriers = 20 * config.teams * most_stages(config, shape)
     tables = 8 * len(shape.phases) * steps + 128 * config.carriers + barriers + 64
-    slabs = 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
-    return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + slabs
+    return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + ends_bytes(config, shape)
 
 
 def most_stages(config: Config, shape: ConvShape) -> int:
@@ -216,9 +226,9 @@ def most_held(config: Config) -> int:
 
 
 def of_a_lap(config: Config) -> Config:
-    """With a tile of one lap."""
+    """With a tile of one lap, of all teams abreast."""
     d, h = (config.rows_at_once, 1) if config.tile_d > 1 else (1, config.rows_at_once)
-    return replace(config, tile_d=d, tile_h=h)
+    return replace(config, tile_m=config.tile_m * config.abreast, tile_d=d, tile_h=h)
 
 
 def is_sent(config: Config, shape: ConvShape) -> bool:
@@ -242,8 +252,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
     if device.arch != "sm_90a":
         return f"wgmma needs sm_90a; {device.name} is {device.arch}."
-    if shape.rows is not None and not shape.rows.window:
-        return "what its epilogue reduces needs all warps of a block at once."
+    if shape.rows is not None and shape.rows.pieces is not None:
+        return "what tiles know of rows in pieces is merged by all warps of a block."
     if config.sent and not is_sent(config, shape):
         return "the copy engine takes rows of one result that is the same function of a row's sums, odd or of phases."
     if math.ceil(shape.outputs / config.tile_m) % config.abreast:
@@ -418,10 +428,14 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp, for a tile."""
     sums = config.rows_at_once * config.tile_w * config.w_phases // 2
-    if shape.rows is not None:
+    if shape.rows is not None and shape.rows.window:
         size = math.prod(shape.rows.window)
         windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
-        each = windows * (WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)) + sums * SUM_INSTRUCTIONS
+        each: float = windows * (WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)) + sums * SUM_INSTRUCTIONS
+    elif shape.rows is not None:
+        stored = conv_mma.RESULT_INSTRUCTIONS if shape.rows.phases > len(shape.rows.state_bytes) else 0
+        each = sums * (conv_mma.row_instructions(config, shape) + stored + SUM_INSTRUCTIONS)
+        each += PIXEL_INSTRUCTIONS * math.ceil(config.rows_at_once * config.tile_w * config.w_phases / 128)
     elif config.sent:
         each = sums * SENT_INSTRUCTIONS + 2 * config.rows_at_once * SLAB_INSTRUCTIONS
     else:

@@ -346,3 +346,39 @@ def test_windows_with_infinities_are_pooled_plainly(tmp_path: Path) -> None:
     inputs = "torch.randn(2, 8, 12, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
     path = model(tmp_path, "Conv2d(8, 66, 3)", (2, 8, 12, 38), "return F.max_pool2d(self.conv(x), 2)", inputs)
     agrees(path, pick=kept(), precision="tf32", reducing=True)
+
+
+# --- rows along the channels
+
+CHANNELS = {
+    "least": ("Conv2d(8, 60, 3)", (2, 8, 6, 38), "return self.conv(x).amin(1, keepdim=True).tanh()"),
+    "of two teams": ("Conv2d(9, 128, 3, padding=1)", (2, 9, 5, 37), "return self.conv(x).amin(1)"),
+    "softmax": ("Conv2d(8, 33, 3)", (2, 8, 6, 38), "return torch.softmax(self.conv(x), 1) * 2.0"),
+    "softmax of two teams": ("Conv2d(8, 120, 3)", (1, 8, 5, 36), "return torch.softmax(self.conv(x), 1)"),
+    "phases": (
+        "ConvTranspose2d(8, 40, 4, stride=2, padding=1)",
+        (1, 8, 3, 17),
+        "return torch.logsumexp(self.conv(x), 1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", CHANNELS)
+def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, *CHANNELS[name]), pick=kept(), precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+    assert ("abreast = 2" in program.text) == ("two teams" in name)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_channels_of_phases_in_turns_are_reduced_lap_by_lap(turns: int, tmp_path: Path) -> None:
+    pick = kept(lambda c: c.turns == turns and c.w_phases == 2)
+    agrees(model(tmp_path, *CHANNELS["phases"]), pick=pick, precision="tf32", reducing=True)
+
+
+def test_channels_with_infinities_are_reduced_plainly(tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 8, 6, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
+    path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 6, 38), "return torch.softmax(self.conv(x), 1)", inputs)
+    agrees(path, pick=kept(), precision="tf32", reducing=True)

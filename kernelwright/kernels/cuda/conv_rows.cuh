@@ -22,11 +22,19 @@ using conv_mma::Problem;
 using conv_mma::Sizes;
 using conv_mma::Work;
 
-// Pixels of a tile, of all phases that a block computes together: column by column, the phases of a column side by side.
-template <class C> __host__ __device__ constexpr int slots() { return C::tile_n * C::w_phases; }
+// Those who have all channels of some pixels: a block with its tile, or teams that are abreast (conv_sm90_kept.cuh).
+// Slots: pixels of all phases that they compute together, column by column, the phases of a column side by side.
+template <class C> struct Block {
+    static constexpr int threads = Sizes<C>::threads, warps_m = C::warps_m, slots = C::tile_n * C::w_phases;
+    static constexpr int outputs = C::tile_m;
+    KW_DEVICE static int rank() { return threadIdx.x; }
+    KW_DEVICE static void sync() { __syncthreads(); }
+    KW_DEVICE static bool any(bool mine, void*) { return __syncthreads_or(mine); }
+};
 
-template <class C, class Epilogue> __host__ __device__ constexpr int rows_bytes() {
-    return (slots<C>() * (int)sizeof(typename Epilogue::template Row<1>) + 15) / 16 * 16;
+template <class Group, class Epilogue> __host__ __device__ constexpr int rows_bytes() {
+    constexpr int bytes = (Group::slots * (int)sizeof(typename Epilogue::template Row<1>) + 15) / 16 * 16;
+    return bytes > 4 * Group::warps_m ? bytes : 4 * Group::warps_m;  // see Group::any
 }
 
 // A pixel: where its place is in its phase, and its number among all rows.
@@ -94,22 +102,22 @@ template <int pixels, int apart, class State> KW_DEVICE void merge_lanes(Words<S
 
 // --- phases over the registers of a block
 
-template <class C, class Epilogue, int phase, class Sums>
+template <class C, class Epilogue, class Group, int phase, class Sums>
 KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
-                          const Part<C>& part, const Sums (&sums)[C::w_phases], const float (&inverse)[Sums::M * 2],
-                          char* memory) {
+                          const Part<C>& part, int first_slot, const Sums (&sums)[C::w_phases],
+                          const float (&inverse)[Sums::M * 2], char* memory) {
     using Index = typename Epilogue::Index;
     using Row = typename Epilogue::template Row<1>;
     using State = typename Epilogue::template State<phase, 1>;
     constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases, V = C::vector;
     Row* const rows = (Row*)memory;
-    State* const states = (State*)(memory + rows_bytes<C, Epilogue>());  // [warps along the channels][slots]
+    State* const states = (State*)(memory + rows_bytes<Group, Epilogue>());  // [warps along the channels][slots]
 #pragma unroll
     for (int n = 0; n < N; n++)
 #pragma unroll
         for (int i = 0; i < 2 * P; i += V) {
             const int slot = (part.first_column + n * 8) * P + i;
-            const Pixel<C, Index> pixel(problem, work, slot);
+            const Pixel<C, Index> pixel(problem, work, first_slot + slot);
             typename Epilogue::template State<phase, V> state;
             state.clear();
             if (pixel.is_inside()) {
@@ -137,18 +145,18 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
                 constexpr unsigned chose = V == 4 ? 24 : V == 2 ? 16 : 0;
                 const unsigned which = V == 4 ? lane / 8 : V == 2 ? lane / 16 : 0;
                 if ((lane & ~chose & 28) == 0)
-                    states[warp % C::warps_m * slots<C>() + slot + which % V] = lanes[0].state();
+                    states[warp % Group::warps_m * Group::slots + slot + which % V] = lanes[0].state();
             }
         }
     if constexpr (phase < Epilogue::reductions) {
-        __syncthreads();
+        Group::sync();
 #pragma unroll 1
-        for (int slot = threadIdx.x; slot < slots<C>(); slot += Sizes<C>::threads) {
-            const Pixel<C, Index> pixel(problem, work, slot);
+        for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
+            const Pixel<C, Index> pixel(problem, work, first_slot + slot);
             if (!pixel.is_inside()) continue;
             typename Epilogue::template State<phase, 1> state = states[slot];
 #pragma unroll
-            for (int i = 1; i < C::warps_m; i++) state.merge(states[i * slots<C>() + slot]);
+            for (int i = 1; i < Group::warps_m; i++) state.merge(states[i * Group::slots + slot]);
             Row r;
             if constexpr (phase == 0) r = Epilogue::template begin<1>(args, pixel.row);
             else r = rows[slot];
@@ -158,8 +166,8 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
         }
     }
     if constexpr (phase + 1 < Epilogue::phases) {
-        __syncthreads();
-        run_phases<C, Epilogue, phase + 1>(problem, args, work, part, sums, inverse, memory);
+        Group::sync();
+        run_phases<C, Epilogue, Group, phase + 1>(problem, args, work, part, first_slot, sums, inverse, memory);
     }
 }
 
@@ -181,30 +189,55 @@ KW_DEVICE void run_plainly(const Problem<C>& problem, const typename Epilogue::A
 }
 
 struct Reduced {
-    template <class C, class Epilogue, int phase = 0> static constexpr int shared_bytes() {
-        constexpr int rows = rows_bytes<C, Epilogue>();
+    static constexpr bool of_teams = true;
+    template <class Group, class Epilogue, int phase = 0> static constexpr int group_bytes() {
+        constexpr int rows = rows_bytes<Group, Epilogue>();
         if constexpr (phase >= Epilogue::reductions) return rows;
         else {
-            constexpr int here = rows + C::warps_m * slots<C>() * (int)sizeof(typename Epilogue::template State<phase, 1>);
-            constexpr int later = shared_bytes<C, Epilogue, phase + 1>();
+            using State = typename Epilogue::template State<phase, 1>;
+            constexpr int here = rows + Group::warps_m * Group::slots * (int)sizeof(State);
+            constexpr int later = group_bytes<Group, Epilogue, phase + 1>();
             return here > later ? here : later;
         }
     }
+    template <class C, class Epilogue> static constexpr int shared_bytes() { return group_bytes<Block<C>, Epilogue>(); }
 
     template <class C, class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                const Part<C>& part, const Sums (&sums)[C::w_phases], float inverse_x, void* memory) {
-        static_assert(C::groups == 1 && C::outputs <= C::tile_m, "a tile has all channels of its pixels");
         float inverse[Sums::M * 2];
         const bool finite = conv_mma::find_inverses(inverse, problem, work, part, sums, inverse_x);
         // From here on the inputs are not needed: states lie where they were.
-        if (!__syncthreads_or(!finite)) {
-            run_phases<C, Epilogue, 0>(problem, args, work, part, sums, inverse, (char*)memory);
+        reduce<C, Epilogue, Block<C>>(problem, args, work, part, 0, sums, inverse, finite, (char*)memory);
+    }
+
+    // By teams abreast: a lap over their tile, from a row on.
+    template <class C, class Epilogue, class Group, class Sums>
+    KW_DEVICE static void take_of_teams(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                        int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
+                                        char* memory) {
+        const int lane = threadIdx.x % 32;
+        Part<C> part;
+        part.first_output = work.first_output + (int)threadIdx.x / 32 % 4 * 16 + lane / 4, part.first_column = lane % 4 * 2;
+        float inverse[2];
+        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
+        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
+        const int first_slot = first_row * C::tile_w * C::w_phases;
+        reduce<C, Epilogue, Group>(problem, args, work, part, first_slot, sums, inverse, finite, memory);
+    }
+
+    template <class C, class Epilogue, class Group, class Sums>
+    KW_DEVICE static void reduce(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                 const Part<C>& part, int first_slot, const Sums (&sums)[C::w_phases],
+                                 const float (&inverse)[Sums::M * 2], bool finite, char* memory) {
+        static_assert(C::groups == 1 && C::outputs <= Group::outputs, "they have all channels of their pixels");
+        if (!Group::any(!finite, memory)) {
+            run_phases<C, Epilogue, Group, 0>(problem, args, work, part, first_slot, sums, inverse, memory);
             return;
         }
 #pragma unroll 1
-        for (int slot = threadIdx.x; slot < slots<C>(); slot += Sizes<C>::threads) {
-            const Pixel<C, typename Epilogue::Index> pixel(problem, work, slot);
+        for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
+            const Pixel<C, typename Epilogue::Index> pixel(problem, work, first_slot + slot);
             if (!pixel.is_inside()) continue;
             auto r = Epilogue::template begin<1>(args, pixel.row);
             run_plainly<C, Epilogue, 0>(problem, args, pixel, r);

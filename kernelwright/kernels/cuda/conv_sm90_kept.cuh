@@ -281,9 +281,10 @@ template <class C> struct Shared {
     uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
 };
 
-// The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh. A warp has a
-// slab of its own, behind all that is shared.
+// The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh; where it reduces
+// along the channels: conv_rows.cuh. A warp has a slab of its own, behind all that is shared; teams abreast may have one.
 struct Stored {
+    static constexpr bool of_teams = false;
     template <class C> static constexpr int warp_bytes() { return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes; }
 
     template <class C, class Epilogue, class Sums>
@@ -292,10 +293,40 @@ struct Stored {
                                        float* slab) {
         Leaving<C>::template take<Epilogue>(problem, args, work, first_row, sums, inverse_x, are_finite, slab);
     }
-    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
 };
-template <class C, class End> constexpr int block_bytes() {
-    return (int)sizeof(Shared<C>) + C::teams * 4 * End::template warp_bytes<C>();
+
+// Teams that have the same tile, all channels of it.
+template <class C> struct Abreast {
+    static constexpr int threads = 128 * C::abreast, warps_m = 4 * C::abreast, outputs = 64 * C::abreast;
+    static constexpr int slots = C::lap_rows * C::tile_w * C::w_phases;
+    KW_DEVICE static int number() { return (int)threadIdx.x / threads; }
+    KW_DEVICE static int rank() { return (int)threadIdx.x % threads; }
+    KW_DEVICE static void sync() { ptx90::named_sync(1 + Layout<C>::crews + number(), threads); }
+    // Said by each warp at the begin of what they have of shared memory, which nobody reads any more; and nobody writes
+    // there before all have met once more.
+    KW_DEVICE static bool any(bool mine, void* memory) {
+        uint32_t* said = (uint32_t*)memory;
+        sync();
+        const bool ours = __any_sync(~0u, mine);
+        if (threadIdx.x % 32 == 0) said[rank() / 32] = ours;
+        sync();
+        bool all = false;
+#pragma unroll
+        for (int i = 0; i < warps_m; i++) all = all || said[i] != 0;
+        return all;
+    }
+};
+
+// Of shared memory, for the ends of tiles: of teams abreast.
+template <class C, class Epilogue, class End> constexpr int end_bytes() {
+    if constexpr (End::of_teams) {
+        return ceil_div(End::template group_bytes<Abreast<C>, Epilogue>(), 16) * 16;
+    } else {
+        return Abreast<C>::warps_m * End::template warp_bytes<C>();
+    }
+}
+template <class C, class Epilogue, class End> constexpr int block_bytes() {
+    return (int)sizeof(Shared<C>) + Layout<C>::rings * end_bytes<C, Epilogue, End>();
 }
 
 // Where a phase's weights begin among those that are kept.
@@ -716,7 +747,7 @@ template <class C, class Epilogue, class End>
 KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     using L = Layout<C>;
     const int team = threadIdx.x / 128;
-    float* slab = (float*)((char*)(&shared + 1) + threadIdx.x / 32 * End::template warp_bytes<C>());
+    char* memory = (char*)(&shared + 1) + Abreast<C>::number() * end_bytes<C, Epilogue, End>();
     Cursor at;
 #pragma unroll 1
     for (unsigned number = team / C::abreast; Walk<C>::has(number); number += L::rings) {
@@ -732,10 +763,15 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
             at = begin;
             multiply(problem, shared, at, team, lap, sums);
             work.phase = lap.phase;
-            if (is_outside(problem, work, lap)) End::template skip_of_warp<C, Epilogue>(args, work);
-            else
-                End::template take_of_warp<C, Epilogue>(problem, args, work, lap.row, sums, split::inverse_of(lap.scale),
-                                                        lap.are_finite, slab);
+            if (is_outside(problem, work, lap)) continue;
+            const float inverse = split::inverse_of(lap.scale);
+            if constexpr (End::of_teams) {
+                End::template take_of_teams<C, Epilogue, Abreast<C>>(problem, args, work, lap.row, sums, inverse,
+                                                                     lap.are_finite, memory);
+            } else {
+                float* slab = (float*)(memory + Abreast<C>::rank() / 32 * End::template warp_bytes<C>());
+                End::template take_of_warp<C, Epilogue>(problem, args, work, lap.row, sums, inverse, lap.are_finite, slab);
+            }
         }
     }
     if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
@@ -768,7 +804,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
 template <class C, class Epilogue, class End = Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
     using L = Layout<C>;
-    constexpr int bytes = block_bytes<C, End>();
+    constexpr int bytes = block_bytes<C, Epilogue, End>();
     if (const cudaError_t status = ptx90::allow_shared_memory(convolve_kernel<C, Epilogue, End>, bytes)) return status;
     int count = 0;
     if (const cudaError_t status = ptx90::multiprocessors(&count)) return status;

@@ -39,6 +39,7 @@ struct Warp {
 
 template <int size_d, int size_h, int size_w> struct Pooled {
     static constexpr int size = size_d * size_h * size_w;
+    static constexpr bool of_teams = false;
 
     // Of one channel in shared memory: lanes of a warp write 8 channels by 8 pixels, each to a bank of its own.
     template <class C> __host__ __device__ static constexpr int pitch() { return (C::tile_n + 31) / 32 * 32 + 8; }
@@ -114,7 +115,6 @@ template <int size_d, int size_h, int size_w> struct Pooled {
             __syncwarp();
         }
     }
-    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
 
     // In plain float32, where something is not finite. `first`: the patch's first column of the tile.
     template <class C, class Group, int images, int d, int h, int w>
