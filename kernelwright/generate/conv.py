@@ -248,7 +248,7 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
         if isinstance(choice, conv_sm90_kept.Config) and is_sendable(kernel.region):
             of_template = SentEpilogueWriter
         return of_template(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
-    writer = writer_of(kernel, scratch)
+    writer = writer_of(kernel, scratch, parted=module is conv_sm90_kept)
     return writer, row_formula(kernel.region, writer.phases)
 
 

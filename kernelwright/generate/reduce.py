@@ -452,9 +452,9 @@ class RowsWriter(Writer):
             "}",
         ]
 
-    def step_body(self, phase: int) -> list[str]:
-        reduces = self.phases.reduced_in(phase)
-        stores = self.phases.stores_in(phase)
+    def step_body(self, phase: int, adds_it: bool = True, stores_it: bool = True) -> list[str]:
+        reduces = self.phases.reduced_in(phase) if adds_it else []
+        stores = self.phases.stores_in(phase) if stores_it else []
         accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
         results = [(self.result_name(node), node, accesses[node, layout]) for node, layout in stores]
         used = {self.load_names[n] for n in self.phases.operands_in(phase) if n in self.load_names}

@@ -101,6 +101,30 @@ class RowPiecesWriter(TileRowsWriter):
         return [*super().members(), "", f"    {line}"]
 
 
+class PartedStepWriter(RowPiecesWriter):
+    """What a step adds to the state of a row and what it stores apart: sums are added where they are, in registers, and
+    stored from where a warp has many of a row."""
+
+    def members(self) -> list[str]:
+        place = "const Args& a, Index row, Index column, const Operands<N>& x, const Row<1>& r"
+        stores = bool(self.phases.stores_in(0))
+        lines = [
+            f"static constexpr bool stores = {str(stores).lower()};",
+            "template <int N>",
+            f"KW_DEVICE static void add({place}, State<0, N>& s) {{",
+            *(f"    {line}" for line in self.step_body(0, stores_it=False)),
+            "}",
+        ]
+        if stores:
+            lines += [
+                "template <int N>",
+                f"KW_DEVICE static void store({place}) {{",
+                *(f"    {line}" for line in self.step_body(0, adds_it=False)),
+                "}",
+            ]
+        return [*super().members(), "", *(f"    {line}" for line in lines)]
+
+
 def pieces_in(region: Region) -> Pieces | None:
     """How the rows of a region lie in the tiles of a convolution; None if each is whole in one."""
     assert isinstance(region.given, Conv)
@@ -112,10 +136,12 @@ def is_whole(region: Region) -> bool:
     return isinstance(region.given, Conv) and not region.window and pieces_in(region) is None
 
 
-def writer_of(kernel: Kernel, scratch: Sequence[Buffer]) -> TileRowsWriter:
+def writer_of(kernel: Kernel, scratch: Sequence[Buffer], parted: bool = False) -> TileRowsWriter:
     if is_whole(kernel.region):
         return WholeRowsWriter(kernel)
-    return TileRowsWriter(kernel) if kernel.region.window else RowPiecesWriter(kernel, *scratch)
+    if kernel.region.window:
+        return TileRowsWriter(kernel)
+    return (PartedStepWriter if parted else RowPiecesWriter)(kernel, *scratch)
 
 
 def lanes_of(region: Region) -> int:

@@ -44,6 +44,8 @@ SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
 LAP_INSTRUCTIONS, CHUNK_OF_LAP_INSTRUCTIONS = 130, 60
 # For a window that is pooled, beside its sums: where it lies, and its result.
 WINDOW_INSTRUCTIONS = 40
+# For a sum that is added to what is known of its channel, beside what that computes.
+PIECE_INSTRUCTIONS = 3
 # For a pixel whose channels are reduced, of who finishes it: where it lies, and the states of all warps.
 PIXEL_INSTRUCTIONS = 100
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
@@ -169,7 +171,7 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 
 def ends_bytes(config: Config, shape: ConvShape) -> int:
     """For the ends of tiles: slabs of warps, or what teams abreast know of their pixels."""
-    if shape.rows is None or shape.rows.window:
+    if shape.rows is None or shape.rows.window or shape.rows.pieces is not None:
         return 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     slots = config.rows_at_once * config.tile_w * config.w_phases
     states = 4 * config.abreast * max(shape.rows.state_bytes)
@@ -252,8 +254,9 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
     """The reason a config cannot run this convolution, in words."""
     if device.arch != "sm_90a":
         return f"wgmma needs sm_90a; {device.name} is {device.arch}."
-    if shape.rows is not None and shape.rows.pieces is not None:
-        return "what tiles know of rows in pieces is merged by all warps of a block."
+    in_pieces = shape.rows is not None and shape.rows.pieces is not None
+    if in_pieces and (config.rows_at_once != config.rows or config.w_phases != shape.y_step(2)):
+        return "what a warp knows of rows in pieces is of whole tiles and of whole rows."
     if config.sent and not is_sent(config, shape):
         return "the copy engine takes rows of one result that is the same function of a row's sums, odd or of phases."
     if math.ceil(shape.outputs / config.tile_m) % config.abreast:
@@ -417,6 +420,12 @@ def stores(config: Config, shape: ConvShape) -> int:
     return 16 * (1 if run else rows) * math.ceil(results / stored_vector(config, shape) / 32)
 
 
+def slab_vector(config: Config, shape: ConvShape) -> int:
+    """Neighbours of a row in pieces that a lane stores at once."""
+    run, width = config.tile_w * config.w_phases, shape.y_space[2]
+    return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and width % v == 0)
+
+
 def stored_vector(config: Config, shape: ConvShape) -> int:
     return run_vector(config, shape) or conv_mma.vector(config, shape)
 
@@ -432,6 +441,10 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         size = math.prod(shape.rows.window)
         windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
         each: float = windows * (WINDOW_INSTRUCTIONS + size * (2 + shape.rows.flops)) + sums * SUM_INSTRUCTIONS
+    elif shape.rows is not None and shape.rows.pieces is not None:
+        store = STORE_INSTRUCTIONS + slab_vector(config, shape) * RESULT_INSTRUCTIONS
+        runs = 16 * config.rows_at_once * math.ceil(config.tile_w * config.w_phases / slab_vector(config, shape) / 32)
+        each = sums * (shape.rows.flops + PIECE_INSTRUCTIONS + SUM_INSTRUCTIONS) + runs * store
     elif shape.rows is not None:
         stored = conv_mma.RESULT_INSTRUCTIONS if shape.rows.phases > len(shape.rows.state_bytes) else 0
         each = sums * (conv_mma.row_instructions(config, shape) + stored + SUM_INSTRUCTIONS)
@@ -512,6 +525,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         turns=config.turns,
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
+        slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,
     )
     d, h, w = shape.phases[0].axes
     taps = (d.taps, h.taps, math.ceil(w.taps / config.fold))

@@ -382,3 +382,56 @@ def test_channels_with_infinities_are_reduced_plainly(tmp_path: Path) -> None:
     inputs = "torch.randn(2, 8, 6, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
     path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 6, 38), "return torch.softmax(self.conv(x), 1)", inputs)
     agrees(path, pick=kept(), precision="tf32", reducing=True)
+
+
+# --- rows over space, in pieces
+
+PIECES = {
+    "mean": ("Conv2d(8, 70, 3)", (2, 8, 6, 38), "return self.conv(x).mean((2, 3))"),
+    "instances": (
+        "Conv2d(8, 128, 3)",
+        (2, 8, 6, 38),
+        "return F.instance_norm(self.conv(x)) / 2.0",
+    ),
+    "groups, odd rows": (
+        "Conv2d(9, 24, 3, padding=1)",
+        (2, 9, 5, 37),
+        "return F.group_norm(F.gelu(self.conv(x)), 4)",
+    ),
+    "batch": (
+        "Conv2d(8, 66, 3)",
+        (3, 8, 5, 36),
+        "return F.batch_norm(self.conv(x), None, None, training=True)",
+    ),
+    "phases": (
+        "ConvTranspose2d(8, 40, 4, stride=2, padding=1)",
+        (2, 8, 3, 17),
+        "return F.batch_norm(torch.relu(self.conv(x)), None, None, training=True)",
+    ),
+    "three axes": (
+        "ConvTranspose3d(8, 33, 3, stride=2, padding=1)",
+        (2, 8, 2, 3, 9),
+        "return self.conv(x).mean((2, 3, 4))",
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", PIECES)
+def test_a_warp_leaves_what_it_knows_of_its_channels(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, *PIECES[name]), pick=kept(), precision=precision, reducing=True)
+    assert "kw::conv_pieces::Kept" in program.text
+    assert is_kept(program.text)
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_phases_in_turns_leave_what_they_know_of_channels(turns: int, tmp_path: Path) -> None:
+    pick = kept(lambda c: c.turns == turns and c.w_phases == 2)
+    agrees(model(tmp_path, *PIECES["phases"]), pick=pick, precision="tf32", reducing=True)
+
+
+def test_pieces_with_infinities_are_found_plainly(tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 8, 6, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
+    path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 6, 38), "return self.conv(x).amax((2, 3))", inputs)
+    agrees(path, pick=kept(), precision="tf32", reducing=True)

@@ -174,6 +174,171 @@ template <int channels, bool all_images> struct Kept {
         leave<C, Epilogue>(args, work, output, state);
     }
 
+    // --- by a warp of a team, all channels of which are its own (conv_sm90_kept.cuh)
+
+    static constexpr bool of_teams = false;
+    template <class C> static constexpr int warp_pitch() { return ceil_div(C::tile_w * C::w_phases, 32) * 32 + 8; }
+    template <class C> static constexpr int warp_bytes() { return C::slab_vector > 0 ? 8 * warp_pitch<C>() * 4 : 0; }
+
+    // A row of a lap: where it begins in a channel's row of the epilogue, and how many of its results are inside.
+    struct Run {
+        int64_t column;
+        int count;
+    };
+    template <class C> KW_DEVICE static Run run_of(const Problem<C>& problem, const Work& work, int row) {
+        constexpr int P = C::w_phases;
+        static_assert(P == C::y_step_w, "results of a row are neighbours");
+        const Phase& phase = problem.phases[work.phase];
+        const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
+        const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
+                  left = C::y_w - at.w * P;
+        const int64_t image = all_images ? (int64_t)at.image * channels * (C::y_d * C::y_h * C::y_w) : 0;
+        return {image + (d * C::y_h + h) * C::y_w + at.w * P,
+                !conv_mma::is_inside<C>(phase, at) ? 0 : left < C::tile_w * P ? left : C::tile_w * P};
+    }
+
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void take_of_warp(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                       int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
+                                       float* slab) {
+        static_assert(Epilogue::reductions == 1 && Epilogue::phases == 1, "rows are finished by another launch");
+        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
+        Part<C> part;
+        part.first_output = output + lane / 4;
+        float inverse[2];
+        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
+        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
+        if (!__all_sync(~0u, finite)) {
+            take_plainly<C, Epilogue>(problem, args, work, first_row, output);
+            return;
+        }
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
+            add_half<C, Epilogue>(problem, args, work, first_row, sums, inverse[half], output + half * 8, half);
+            if constexpr (Epilogue::stores)
+#pragma unroll
+                for (int row = 0; row < C::lap_rows; row++) {
+                    put<C>(slab, sums, inverse[half], row, half);
+                    __syncwarp();
+                    store<C, Epilogue>(problem, args, work, first_row + row, slab, output + half * 8);
+                    __syncwarp();
+                }
+        }
+    }
+
+    // Eight channels from `first` on, of which a lane has some pixels of one.
+    template <class C, class Epilogue, class Sums>
+    KW_DEVICE static void add_half(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                   int first_row, const Sums (&sums)[C::w_phases], float inverse, int first, int half) {
+        using Index = typename Epilogue::Index;
+        constexpr int P = C::w_phases, V = C::vector;
+        const int lane = threadIdx.x % 32, output = first + lane / 4;
+        const int channel = work.group * C::outputs + min(output, C::outputs - 1);
+        const Index row_of_channel = (Index)row_of<C>(work.first.image, channel);
+        const auto r = Epilogue::template begin<1>(args, row_of_channel);
+        typename Epilogue::template State<0, V> state;
+        state.clear();
+#pragma unroll
+        for (int row = 0; row < C::lap_rows; row++) {
+            const Run run = run_of<C>(problem, work, first_row + row);
+#pragma unroll
+            for (int n = 0; n < C::tile_w / 8; n++)
+#pragma unroll
+                for (int i = 0; i < 2 * P; i += V) {
+                    const int result = (n * 8 + lane % 4 * 2) * P + i;
+                    if (result >= run.count) continue;
+                    const Index column = (Index)(run.column + result + channel_column<C>(channel));
+                    auto x = Epilogue::template load<V>(args, row_of_channel, column);
+#pragma unroll
+                    for (int j = 0; j < V; j++)
+                        Epilogue::given(x)[j] =
+                            sums[(i + j) % P].at(0, row * (C::tile_w / 8) + n, half * 2 + (i + j) / P) * inverse;
+                    Epilogue::add(args, row_of_channel, column, x, r, state);
+                }
+        }
+        State<Epilogue> one = state.folded();
+        merge_lane(one, 1);
+        merge_lane(one, 2);
+        if (lane % 4 == 0 && output < C::outputs) leave<C, Epilogue>(args, work, output, one);
+    }
+
+    template <class C, class Sums>
+    KW_DEVICE static void put(float* slab, const Sums (&sums)[C::w_phases], float inverse, int row, int half) {
+        constexpr int P = C::w_phases;
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int n = 0; n < C::tile_w / 8; n++)
+#pragma unroll
+            for (int i = 0; i < 2 * P; i += 2) {
+                const auto at = [&](int j) {
+                    return sums[j % P].at(0, row * (C::tile_w / 8) + n, half * 2 + j / P) * inverse;
+                };
+                *(float2*)(slab + lane / 4 * warp_pitch<C>() + (n * 8 + lane % 4 * 2) * P + i) =
+                    make_float2(at(i), at(i + 1));
+            }
+    }
+
+    // A row of the tile, of eight channels from `first` on: lanes store neighbours.
+    template <class C, class Epilogue>
+    KW_DEVICE static void store(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work, int row,
+                                const float* slab, int first) {
+        using Index = typename Epilogue::Index;
+        constexpr int V = C::slab_vector, results = C::tile_w * C::w_phases;
+        const Run run = run_of<C>(problem, work, row);
+#pragma unroll
+        for (int i = 0; i < ceil_div(results / V, 32); i++) {
+            const int result = ((int)threadIdx.x % 32 + i * 32) * V;
+            if (result >= run.count) continue;
+#pragma unroll
+            for (int j = 0; j < 8; j++) {
+                if (C::outputs % 64 != 0 && first + j >= C::outputs) continue;
+                const int channel = work.group * C::outputs + first + j;
+                const Index of_channel = (Index)row_of<C>(work.first.image, channel),
+                            column = (Index)(run.column + result + channel_column<C>(channel));
+                auto x = Epilogue::template load<V>(args, of_channel, column);
+                Epilogue::given(x) = kw::load<V>(slab + j * warp_pitch<C>() + result);
+                Epilogue::store(args, of_channel, column, x, Epilogue::template begin<1>(args, of_channel));
+            }
+        }
+    }
+
+    // In plain float32: two lanes for each of 16 channels.
+    template <class C, class Epilogue>
+    KW_DEVICE static void take_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                       int first_row, int first) {
+        using Index = typename Epilogue::Index;
+        const int lane = threadIdx.x % 32, output = first + lane % 16;
+        State<Epilogue> state;
+        state.clear();
+        if (output < C::outputs) {
+            const int channel = work.group * C::outputs + output;
+            const Index row = (Index)row_of<C>(work.first.image, channel);
+            const auto r = Epilogue::template begin<1>(args, row);
+#pragma unroll 1
+            for (int slot = lane / 16; slot < C::lap_rows * C::tile_w * C::w_phases; slot += 2) {
+                const Pixel<C> pixel(problem, work, first_row * C::tile_w * C::w_phases + slot);
+                if (!pixel.is_inside()) continue;
+                const Index column = (Index)(pixel.column + channel_column<C>(channel));
+                auto x = Epilogue::template load<1>(args, row, column);
+                Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
+                Epilogue::step(args, row, column, x, r, state);
+            }
+        }
+        merge_lane(state, 16);
+        if (lane < 16 && output < C::outputs) leave<C, Epilogue>(args, work, output, state);
+    }
+
+    // Of a lap that has no pixels.
+    template <class C, class Epilogue>
+    KW_DEVICE static void skip_of_warp(const typename Epilogue::Args& args, const Work& work) {
+        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16 + lane;
+        if (lane >= 16 || output >= C::outputs) return;
+        State<Epilogue> state;
+        state.clear();
+        leave<C, Epilogue>(args, work, output, state);
+    }
+
     template <class C, class Epilogue>
     KW_DEVICE static void leave(const typename Epilogue::Args& args, const Work& work, int output,
                                 const State<Epilogue>& state) {

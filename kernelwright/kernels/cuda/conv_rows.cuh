@@ -244,6 +244,7 @@ struct Reduced {
             Epilogue::store_row(args, pixel.row, r);
         }
     }
+    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
     template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
 };
 

@@ -282,7 +282,8 @@ template <class C> struct Shared {
 };
 
 // The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh; where it reduces
-// along the channels: conv_rows.cuh. A warp has a slab of its own, behind all that is shared; teams abreast may have one.
+// over space: conv_pieces.cuh, along the channels: conv_rows.cuh. A warp has a slab of its own, behind all that is shared;
+// teams abreast may have one.
 struct Stored {
     static constexpr bool of_teams = false;
     template <class C> static constexpr int warp_bytes() { return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes; }
@@ -293,6 +294,8 @@ struct Stored {
                                        float* slab) {
         Leaving<C>::template take<Epilogue>(problem, args, work, first_row, sums, inverse_x, are_finite, slab);
     }
+    // Of a lap that has no pixels.
+    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
 };
 
 // Teams that have the same tile, all channels of it.
@@ -763,7 +766,10 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
             at = begin;
             multiply(problem, shared, at, team, lap, sums);
             work.phase = lap.phase;
-            if (is_outside(problem, work, lap)) continue;
+            if (is_outside(problem, work, lap)) {
+                End::template skip_of_warp<C, Epilogue>(args, work);
+                continue;
+            }
             const float inverse = split::inverse_of(lap.scale);
             if constexpr (End::of_teams) {
                 End::template take_of_teams<C, Epilogue, Abreast<C>>(problem, args, work, lap.row, sums, inverse,

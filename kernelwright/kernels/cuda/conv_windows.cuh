@@ -115,6 +115,7 @@ template <int size_d, int size_h, int size_w> struct Pooled {
             __syncwarp();
         }
     }
+    template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
 
     // In plain float32, where something is not finite. `first`: the patch's first column of the tile.
     template <class C, class Group, int images, int d, int h, int w>
