@@ -817,7 +817,7 @@ cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& arg
     int each = count / L::shelves;
     if (each > L::tiles) each = L::tiles;
     if (each < 1) each = 1;
-    convolve_kernel<C, Epilogue, End><<<each * L::shelves, L::threads, bytes, stream>>>(problem, args);
+    conv_sm90_kept::convolve_kernel<C, Epilogue, End><<<each * L::shelves, L::threads, bytes, stream>>>(problem, args);
     return cudaGetLastError();
 }
 #endif
