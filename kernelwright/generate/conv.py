@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
@@ -252,12 +253,25 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
     return writer, row_formula(kernel.region, writer.phases)
 
 
+# Functions that there are in few instructions too, for arguments that have 11 bits.
+IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish)\(")
+
+
+def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:
+    """What becomes of a sum, as accurate as the sum is: after one product of scaled float16, TF32's 11 bits."""
+    one_product = isinstance(choice, conv_mma.Config) and choice.products == 1
+    if not one_product or kernel.region.axes or core_of(kernel).node.dtype.name != "float32":
+        return struct
+    return IN_FEW_INSTRUCTIONS.sub(r"kw::near_\1(", struct)
+
+
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
     extra = conv_extra(module, kernel, choice)
     writer, formula = epilogue_of(module, kernel, choice, extra.scratch)
     body, launcher = camel(kernel.name), launcher_name(kernel)
-    struct = writer.struct(body, formula) + "\n\n" + module.entry(launcher, choice, shape, body)
+    struct = as_accurate(writer.struct(body, formula), kernel, choice)
+    struct += "\n\n" + module.entry(launcher, choice, shape, body)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]

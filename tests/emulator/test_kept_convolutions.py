@@ -256,6 +256,14 @@ def test_what_follows_is_in_the_same_kernel(name: str, rows: int, tmp_path: Path
     assert [source.template for source in program.sources] == ["conv_sm90_kept"]
 
 
+@pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
+def test_functions_of_rounded_products_take_few_instructions(size: float, tmp_path: Path) -> None:
+    body = f"y = self.conv(x) * {size}\n        return torch.tanh(y) + torch.sigmoid(y) + F.silu(y) * F.mish(y)"
+    path = model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 38), body)
+    assert "kw::near_mish(" in agrees(path, pick=kept(), precision="tf32").text
+    assert "kw::near_" not in agrees(path, pick=kept()).text
+
+
 @pytest.mark.slow
 def test_channels_last_inputs_are_read_as_they_lie(tmp_path: Path) -> None:
     inputs = "torch.randn(2, 9, 6, 7).to(memory_format=torch.channels_last)"

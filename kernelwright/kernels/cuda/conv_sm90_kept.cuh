@@ -396,6 +396,9 @@ template <class C> struct Spots {
     using S = Sizes<C>;
     static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
     static constexpr bool deep = C::region_d > 1;
+    // Whether there are registers for them beside one chunk of inputs on its way, or two (seen by compiling).
+    static constexpr int held = Layout<C>::crews == 1 ? 16 : 8, of_spot = deep || S::ragged ? 3 : 2;
+    static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1;
     int away[rounds];
     uint32_t h_and_w[rounds], octet_and_d[deep || S::ragged ? rounds : 1];
 
@@ -409,8 +412,10 @@ template <class C> struct Spots {
                             h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
             h_and_w[i] = h << 16 | w;
             // From each lane to itself: what came so is kept, and else found anew for every chunk.
-            away[i] = __shfl_sync(~0u, away[i], threadIdx.x % 32);
-            h_and_w[i] = __shfl_sync(~0u, h_and_w[i], threadIdx.x % 32);
+            if constexpr (stay) {
+                away[i] = __shfl_sync(~0u, away[i], threadIdx.x % 32);
+                h_and_w[i] = __shfl_sync(~0u, h_and_w[i], threadIdx.x % 32);
+            }
             if constexpr (deep || S::ragged) octet_and_d[i] = octet << 16 | d;
         }
     }

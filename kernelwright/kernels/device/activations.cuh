@@ -73,6 +73,35 @@ template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w
     return x * quotient(w, w + T(2));
 }
 
+// --- the same in few instructions, for what follows products of 11 bits: off by some 2^-22 of what they are, and where
+// they go through 0 or saturate, of 1
+
+// kw: near_sigmoid
+template <typename T> KW_DEVICE T near_sigmoid(T x) { return sigmoid(x); }
+#ifdef __CUDACC__
+KW_DEVICE float near_sigmoid(float x) { return inverse(1.0f + exp2_bounded(x * -1.44269504f)); }
+#endif
+
+// kw: near_silu
+template <typename T> KW_DEVICE T near_silu(T x) { return x * near_sigmoid(x); }
+
+// kw: near_tanh
+template <typename T> KW_DEVICE T near_tanh(T x) { return tanh(x); }
+#ifdef __CUDACC__
+KW_DEVICE float near_tanh(float x) {  // 1 - 2 / (e^2x + 1)
+    return fma(inverse(1.0f + exp2_bounded(x * 2.88539008f)), -2.0f, 1.0f);
+}
+#endif
+
+// kw: near_mish
+template <typename T> KW_DEVICE T near_mish(T x) { return mish(x); }
+#ifdef __CUDACC__
+KW_DEVICE float near_mish(float x) {  // as mish
+    const float n = exp2_bounded(minimum(x, 22.0f) * 1.44269504f), w = fma(n, n, n + n);
+    return x * (w * inverse(w + 2.0f));
+}
+#endif
+
 // kw: softplus
 template <typename T> KW_DEVICE T softplus(T x, T beta, T threshold) {  // ln(1 + e^(beta x)) / beta
     const T t = x * beta;
