@@ -68,6 +68,9 @@ ROUNDS = 9
 # What a result is compared with.
 FLOAT64, IEEE = "float64", "IEEE float32"
 
+# Of a result, where TF32 is allowed: what the library has where it uses it, which it does not for few channels.
+TF32_ERROR = 2.5e-4
+
 # In place of a pattern: what the tuner would measure, nothing else.
 LISTED = "listed"
 
@@ -243,7 +246,8 @@ def true_results(instance: Instance, against: str) -> tuple[list[torch.Tensor], 
         with torch.backends.cudnn.flags(allow_tf32=False):
             truth = leaves(instance.model(*instance.inputs))
         instance.model.load_state_dict(state)
-        return truth, max(relative(x, y) for x, y in zip(eager, truth, strict=True)), IEEE
+        theirs = max(relative(x, y) for x, y in zip(eager, truth, strict=True))
+        return truth, max(theirs, TF32_ERROR), IEEE
     try:
         exact = deepcopy(instance.model).double()
         wide = [t.double() if isinstance(t, torch.Tensor) and t.is_floating_point() else t for t in instance.inputs]

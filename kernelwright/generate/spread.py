@@ -1,6 +1,6 @@
 """A `Kernel` of few long rows that all threads store comes in; its C++ goes out.
 
-The struct is that of `generate/woven.py`, but what is read first may stay in the caches for the last phase.
+The struct is that of `generate/woven.py`, but what is read may stay in the caches for the last phase.
 """
 
 from __future__ import annotations
@@ -21,13 +21,7 @@ class SpreadWriter(WovenWriter):
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel, reads_again=False)
-
-    def load_function(self) -> list[str]:
-        last = super().load_function()
         self.loads_by = "load"
-        lines = super().load_function()
-        self.loads_by = "load_once"
-        return [*lines, "", last[0].replace(" load(", " load_last("), *last[1:]]
 
 
 def spread_configs(kernel: Kernel, device: Device) -> Sequence[reduce_spread.Config]:

@@ -114,7 +114,7 @@ __global__ void __launch_bounds__(Config::width) spread_store_kernel(typename Bo
 #pragma unroll
     for (int u = 0; u < beside; ++u)
         if (first + u < SpreadRows<Body, Config>::units) {
-            x[u] = Body::template load_last<lanes>(args, first + u, at * lanes);
+            x[u] = Body::template load<lanes>(args, first + u, at * lanes);
             late[u] = Body::template late<lanes>(args, first + u, at * lanes);
         }
     if (Config::early) await_launch_before();  // what is loaded so far was there before
