@@ -81,7 +81,7 @@ class Block:
 
 
 # Three teams for what is bound by its results, with small tiles; two for what is bound by products.
-BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 56))
+BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
 
@@ -530,5 +530,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
     d, h, w = shape.phases[0].axes
     taps = (d.taps, h.taps, math.ceil(w.taps / config.fold))
     steps = integers(**by_axis("taps", taps), **by_axis("x_step", (d.x_step, h.x_step, w.x_step)))  # of the first phase
-    more += f"\n{steps}\n    static constexpr bool valued = {str(shape.sendable).lower()};"
+    # What becomes of sums is computed where they are; not where their phases are apart, which leaves too few registers.
+    valued = shape.sendable and config.w_phases == shape.y_step(2)
+    more += f"\n{steps}\n    static constexpr bool valued = {str(valued).lower()};"
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

@@ -397,8 +397,8 @@ template <class C> struct Spots {
     static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
     static constexpr bool deep = C::region_d > 1;
     // Whether there are registers for them beside one chunk of inputs on its way, or two (seen by compiling).
-    static constexpr int held = Layout<C>::crews == 1 ? 16 : 8, of_spot = deep || S::ragged ? 3 : 2;
-    static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1;
+    static constexpr int held = Layout<C>::crews == 1 ? 16 : 8, of_spot = deep || S::ragged ? 6 : 2;
+    static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1 && !Layout<C>::many_sums;
     int away[rounds];
     uint32_t h_and_w[rounds], octet_and_d[deep || S::ragged ? rounds : 1];
 
