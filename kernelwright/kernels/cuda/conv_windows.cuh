@@ -133,37 +133,50 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         }
     }
 
+    // Threads that follow each other have windows that do. A thread has the same window of several channels.
     template <class C, class Epilogue, class Group, int images, int d, int h, int w>
     KW_DEVICE static void pool(const typename Epilogue::Args& args, const Work& work, const Patch<images, d, h, w>& patch) {
         using Index = typename Epilogue::Index;
         constexpr unsigned along_w = w / size_w, along_h = h / size_h, along_d = d / size_d;
         constexpr unsigned windows = along_w * along_h * along_d * images;
+        constexpr unsigned threads = Group::threads, columns = windows < threads ? windows : threads;
+        constexpr int teams = threads / columns;  // each with channels of its own
         constexpr int y_d = C::y_d / size_d, y_h = C::y_h / size_h, y_w = C::y_w / size_w;
+        const unsigned member = Group::rank() % columns;
+        const int team = Group::rank() / columns;
+        if (team >= teams) return;
 #pragma unroll 1
-        for (unsigned i = Group::rank(); i < windows * patch.channels; i += Group::threads) {
+        for (unsigned i = member; i < windows; i += columns) {
             const unsigned at_w = i % along_w, at_h = i / along_w % along_h, at_d = i / (along_w * along_h) % along_d;
-            const int image = i / (along_w * along_h * along_d) % images, channel = i / windows;
-            const int output = patch.output + channel;
+            const int image = i / (along_w * along_h * along_d);
             const Place at = {patch.first.image + image, patch.first.d / size_d + (int)at_d,
                               patch.first.h / size_h + (int)at_h, patch.first.w / size_w + (int)at_w};
-            if (output >= C::outputs || at.image >= C::images || at.d >= y_d || at.h >= y_h || at.w >= y_w) continue;
-            const int64_t plane = (int64_t)at.image * (C::groups * C::outputs) + work.group * C::outputs + output;
-            const Index row = (Index)(((plane * y_d + at.d) * y_h + at.h) * y_w + at.w);
-            const float* first =
-                patch.at(channel, ((image * d + at_d * size_d) * h + at_h * size_h) * w + at_w * size_w);
-            auto r = Epilogue::template begin<1>(args, row);
-            typename Epilogue::template State<0, 1> state;
-            state.clear();
-#pragma unroll(size <= 16 ? size : 4)
-            for (int j = 0; j < size; j++) {
-                const int jd = j / (size_h * size_w), jh = j / size_w % size_h, jw = j % size_w;
-                auto x = Epilogue::template load<1>(args, row, (Index)j);
-                Epilogue::given(x)[0] = first[(jd * h + jh) * w + jw];
-                Epilogue::step(args, row, (Index)j, x, r, state);
+            if (at.image >= C::images || at.d >= y_d || at.h >= y_h || at.w >= y_w) continue;
+            const int64_t plane = (int64_t)at.image * (C::groups * C::outputs) + work.group * C::outputs + patch.output;
+            const Index first_row = (Index)(((plane * y_d + at.d) * y_h + at.h) * y_w + at.w);
+            const int place = ((image * d + at_d * size_d) * h + at_h * size_h) * w + at_w * size_w;
+#pragma unroll(size <= 4 ? 4 : 1)
+            for (int channel = team; channel < patch.channels; channel += teams) {
+                if (patch.output + channel >= C::outputs) continue;
+                pool_one<Epilogue, h, w>(args, first_row + (Index)(channel * (y_d * y_h * y_w)), patch.at(channel, place));
             }
-            Epilogue::finish(state, r);
-            Epilogue::store_row(args, row, r);
         }
+    }
+    template <class Epilogue, int h, int w>
+    KW_DEVICE static void pool_one(const typename Epilogue::Args& args, typename Epilogue::Index row, const float* first) {
+        using Index = typename Epilogue::Index;
+        auto r = Epilogue::template begin<1>(args, row);
+        typename Epilogue::template State<0, 1> state;
+        state.clear();
+#pragma unroll(size <= 16 ? size : 4)
+        for (int j = 0; j < size; j++) {
+            const int jd = j / (size_h * size_w), jh = j / size_w % size_h, jw = j % size_w;
+            auto x = Epilogue::template load<1>(args, row, (Index)j);
+            Epilogue::given(x)[0] = first[(jd * h + jh) * w + jw];
+            Epilogue::step(args, row, (Index)j, x, r, state);
+        }
+        Epilogue::finish(state, r);
+        Epilogue::store_row(args, row, r);
     }
 
     template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}
