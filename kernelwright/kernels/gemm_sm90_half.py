@@ -55,6 +55,8 @@ REACHED = {
 }
 # Filling the ring and storing the results of a tile, from the same measurements.
 TILE_US = {(256, 2): 6.8, (256, 1): 5.0, (192, 2): 4.0, (192, 1): 4.0, (128, 2): 1.5, (128, 1): 1.5, (64, 1): 1.5}
+WAYS = ((False, False), (True, False), (False, True))  # own_tiles, late
+NARROWEST_LATE = 128
 WIDEST_OWN = 128  # columns of a tile whose sums fit one warpgroup
 OWN_REACHED = 0.94  # of the same rate, where one warpgroup multiplies at a time
 # What runs the epilogue's instructions, one for each unit of `epilogue_flops`.
@@ -64,12 +66,14 @@ LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
 @dataclass(frozen=True, slots=True)
 class Config:
     """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store; own_tiles: each
-    warpgroup has tiles of its own, and stores one while the other multiplies."""
+    warpgroup has tiles of its own, and stores one while the other multiplies; late: both have a tile together, and
+    store it while they multiply the next (gemm_sm90_late.cuh)."""
 
     tile_n: int
     cluster: int
     vector: int
     own_tiles: bool = False
+    late: bool = False
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -92,6 +96,10 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if config.own_tiles and config.tile_n > WIDEST_OWN:
         return f"the sums of {config.tile_n} columns do not fit the registers of one warpgroup."
+    if config.late and not gemm.settles:
+        return "results leave late where they are rounded to 16 bits before all else."
+    if config.late and (config.own_tiles or config.tile_n < NARROWEST_LATE):
+        return f"results leave late from tiles of both warpgroups, of {NARROWEST_LATE} columns or more."
     if config.cluster == 2 and gemm.m <= TILE_M:
         return f"{gemm.m} rows are one tile high; a pair of blocks needs two."
     return None
@@ -100,7 +108,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
-    space = [Config(tile_n, cluster, vector, own_tiles) for tile_n, cluster in REACHED for own_tiles in (False, True)]
+    space = [Config(tile_n, cluster, vector, *way) for tile_n, cluster in REACHED for way in WAYS]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -195,7 +203,8 @@ extern "C" int {name}_pack(const void* w, void* packed, cudaStream_t stream) {{
         f"    if (const int error = {copy}) return error;\n    {now};\n" for wanted, copy, now in steps if wanted
     )
     parts = row_parts(config, gemm)
-    launch = f"kw::gemm_sm90_half::launch<{name}_Config, {end_of(epilogue, parts, gemm)}>(operands, *args, stream)"
+    end = f"kw::gemm_sm90_late::Late<{epilogue}>" if config.late else end_of(epilogue, parts, gemm)
+    launch = f"kw::gemm_sm90_half::launch<{name}_Config, {end}>(operands, *args, stream)"
     return f"""\
 struct {name}_Config {{
     using Type = {cpp};

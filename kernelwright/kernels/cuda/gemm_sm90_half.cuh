@@ -29,7 +29,7 @@ struct DefaultConfig {
 };
 
 constexpr int tile_m = 128, tile_k = 64;  // 64 halves: one row of the 128-byte swizzle
-constexpr int threads = 384, gathered = 64;  // gathered: columns whose results are handled together
+constexpr int threads = 384;
 
 template <class Config> struct Sizes {
     static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2;
@@ -134,6 +134,7 @@ template <class Config> KW_DEVICE void release(uint32_t empty, int stage, int la
 template <class Config, class Epilogue>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
                       const float (&sum)[Config::tile_n / 2]) {
+    constexpr int gathered = 64;  // columns whose results are handled together
     const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
     const int64_t first_row = (int64_t)work.batch * problem.m + m;
     const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
