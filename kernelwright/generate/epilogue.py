@@ -8,6 +8,7 @@ from functools import lru_cache
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import local
 from kernelwright.generate.pointwise import BodyLines, RowsWriter, needed_for
+from kernelwright.ir.dtypes import DType, float32
 from kernelwright.ir.nodes import Map, Node
 from kernelwright.ir.scalars import spell_cast
 from kernelwright.plan import Region
@@ -99,10 +100,20 @@ def settled_node(region: Region) -> Node | None:
     return node
 
 
+def unrounded(node: Node) -> Node:
+    """What is rounded to this value of 16 bits; the value itself if it is made in another way."""
+    if not isinstance(node, Map) or node.fn != "cast" or not node.dtype.is_reduced_float:
+        return node
+    return node.args[0] if node.args[0].dtype is float32 else node
+
+
 @lru_cache(maxsize=256)  # asked for once a config
-def may_leave_late(region: Region) -> bool:
-    """Whether sums can be rounded before the rest is done, and with no more than operands that all rows share."""
-    if region.axes or region.sources or region.window or settled_node(region) is None:
+def may_leave_late(region: Region, dtype: DType) -> bool:
+    """Whether sums can be rounded to this type before all else, with no operands but those that rows share."""
+    settled = settled_node(region)
+    if region.axes or region.sources or region.window or settled is None or settled.dtype is not dtype:
+        return False
+    if settled is not region.given and settled is unrounded(settled):
         return False
     writer = LateWriter(region, epilogue_grid(region))
     return not any(access.is_computed or access.bounds or any(access.outer) for _, access in writer.early)
@@ -123,16 +134,21 @@ class LateWriter(EpilogueWriter):
 
     @property
     def late(self) -> list[tuple[str, Access]]:
-        return self.loaded_for(self.after(), [node for node, _ in self.region.stores])
+        return self.loaded_for(self.after(), self.last)
+
+    @property
+    def last(self) -> list[Node]:
+        """What is stored, before it is rounded: that the store does, and once is enough."""
+        return [node if node is self.settled else unrounded(node) for node, _ in self.region.stores]
 
     def before(self) -> set[Node]:
-        """What settles the sums."""
-        return needed_for(self.region, [self.settled])
+        """What settles the sums, but for the rounding."""
+        return needed_for(self.region, [unrounded(self.settled)])
 
     def after(self) -> set[Node]:
         """What is computed of settled ones."""
         inside, found = set(self.region.maps), set[Node]()
-        pending = [node for node, _ in self.region.stores]
+        pending = self.last
         while pending:
             node = pending.pop()
             if isinstance(node, Map) and node in inside and node not in found and node is not self.settled:
@@ -160,7 +176,7 @@ class LateWriter(EpilogueWriter):
             f"    template <int N> struct Results {{ {fields} }};",
             f"    static constexpr int line = {line};",
             *self.function("Early<N> load_early(const Args& a, int64_t column)", self.loading("Early", self.early)),
-            *self.function("Settled<N> settle(const Early<N>& x, const float (&product)[N])", self.settling()),
+            *self.function("void settle(const Early<N>& x, float (&product)[N])", self.settling()),
             *self.function(
                 "Operands<N> load(const Args& a, int64_t row, int64_t column)", self.loading("Operands", self.late)
             ),
@@ -202,28 +218,22 @@ class LateWriter(EpilogueWriter):
 
     def settling(self) -> list[str]:
         body = self.body(self.before(), {})
-        return [
-            "Settled<N> settled;",
-            *body.lines[True],
-            "KW_LANES for (int i = 0; i < N; ++i) {",
-            *(f"    {line}" for line in body.lines[False]),
-            f"    settled[i] = kw::convert<{self.settled.dtype.storage_cpp}>({body.operand(self.settled)});",
-            "}",
-            "return settled;",
-        ]
+        value = body.operand(unrounded(self.settled))
+        lanes = [*body.lines[False], *([f"product[i] = {value};"] if value != "product[i]" else [])]
+        return [*body.lines[True], *(self.in_lanes(lanes) if lanes else [])]
 
     def finishing(self) -> list[str]:
         body = self.body(self.after(), {self.settled: "kw::widen(settled[i])"})
-        values = [(self.result_name(n), self.stored(n, a, body.operand(n))) for n, a in self.results]
-        return [
-            "Results<N> y;",
-            *body.lines[True],
-            "KW_LANES for (int i = 0; i < N; ++i) {",
-            *(f"    {line}" for line in body.lines[False]),
-            *(f"    y.{name}[i] = {value};" for name, value in values),
-            "}",
-            "return y;",
+        values = [body.operand(node) for node in self.last]
+        stored = [
+            f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
+            for (node, access), value in zip(self.results, values, strict=True)
         ]
+        return ["Results<N> y;", *body.lines[True], *self.in_lanes([*body.lines[False], *stored]), "return y;"]
+
+    @staticmethod
+    def in_lanes(lines: Sequence[str]) -> list[str]:
+        return ["KW_LANES for (int i = 0; i < N; ++i) {", *(f"    {line}" for line in lines), "}"]
 
     def storing(self) -> list[str]:
         return [

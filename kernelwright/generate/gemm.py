@@ -105,7 +105,7 @@ def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
     return isinstance(choice, gemm_sm90.Config) and choice.tile_n >= WIDEST_TILE
 
 
-def leaves_late(choice: GemmConfig) -> bool:
+def leaves_late(choice: GemmConfig) -> TypeGuard[gemm_sm90_half.Config]:
     return isinstance(choice, gemm_sm90_half.Config) and choice.late
 
 
@@ -201,7 +201,7 @@ def gemm_of(kernel: Kernel) -> Gemm:
         stored=not region.axes or any(is_full(node, region) for node, _ in region.stores),
         row_state_bytes=state,
         row_flops=adding,
-        settles=may_leave_late(region),
+        settles=may_leave_late(region, core.node.a.dtype),
     )
 
 

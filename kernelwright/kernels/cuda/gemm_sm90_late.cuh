@@ -6,13 +6,13 @@
 // of the other are under way. The tensor cores wait for the results of the last tile alone.
 //
 //   struct Epilogue {
-//     template <int N> using Settled = ...;    // N neighbours along n, of 2 bytes each
+//     template <int N> using Settled = ...;    // N neighbours along n as the Config's Type
 //     template <int N> struct Early { ... };   // what settling needs: operands that all rows share
 //     template <int N> struct Operands { ... };
 //     template <int N> struct Results { ... };
 //     static constexpr int line = ...;         // columns in 128 bytes of the widest operand
 //     template <int N> static Early<N> load_early(const Args&, int64_t n);
-//     template <int N> static Settled<N> settle(const Early<N>&, const float (&sums)[N]);
+//     template <int N> static void settle(const Early<N>&, float (&sums)[N]);  // but for the rounding
 //     template <int N> static Operands<N> load(const Args&, int64_t m, int64_t n);
 //     template <int N> static Results<N> finish(const Operands<N>&, const Settled<N>&);
 //     template <int N> static void store(const Args&, const Results<N>&, int64_t m, int64_t n);
@@ -144,6 +144,9 @@ template <class Config, class Epilogue> struct Held {
     }
 };
 
+KW_DEVICE uint32_t rounded_pair(__half, float first, float second) { return rounded_pair_f16(first, second); }
+KW_DEVICE uint32_t rounded_pair(__nv_bfloat16, float first, float second) { return rounded_pair_bf16(first, second); }
+
 // What settling the columns of a thread needs: of every eight, its two neighbours.
 template <class Config, class Epilogue> struct Settling {
     static constexpr int vector = Config::vector < 2 ? 1 : 2, eights = Config::tile_n / 8;
@@ -159,15 +162,19 @@ template <class Config, class Epilogue> struct Settling {
     // Words i to i + 3: two rows of 16 columns.
     KW_DEVICE void settle(uint32_t (&word)[4], const float (&sum)[eights * 4], int i) const {
 #pragma unroll
-        for (int w = 0; w < 4; w++)
+        for (int w = 0; w < 4; w++) {
+            float two[2];
 #pragma unroll
             for (int j = 0; j < 2; j += vector) {
-                float sums[vector];
+                float some[vector];
 #pragma unroll
-                for (int v = 0; v < vector; v++) sums[v] = sum[(i + w) * 2 + j + v];
-                const auto settled = Epilogue::template settle<vector>(early[(i + w) / 2][j / vector], sums);
-                __builtin_memcpy((char*)&word[w] + j * 2, &settled, sizeof settled);
+                for (int v = 0; v < vector; v++) some[v] = sum[(i + w) * 2 + j + v];
+                Epilogue::template settle<vector>(early[(i + w) / 2][j / vector], some);
+#pragma unroll
+                for (int v = 0; v < vector; v++) two[j + v] = some[v];
             }
+            word[w] = rounded_pair(typename Config::Type(), two[0], two[1]);
+        }
     }
 };
 

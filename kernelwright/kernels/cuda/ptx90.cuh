@@ -56,6 +56,19 @@ KW_DEVICE float4 load_constants(const float* pointer) {
     return v;
 }
 
+// --- two numbers of 16 bits in a word, rounded to nearest, the first one low
+
+KW_DEVICE uint32_t rounded_pair_f16(float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+KW_DEVICE uint32_t rounded_pair_bf16(float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+
 // --- mbarrier: counts arrivals and bytes; flips its phase when both are complete
 
 KW_DEVICE void barrier_init(uint32_t barrier, int arrivals) {
