@@ -137,6 +137,11 @@ class LateWriter(EpilogueWriter):
         return self.loaded_for(self.after(), self.last)
 
     @property
+    def ahead(self) -> list[tuple[str, Access]]:
+        """Operands of which every result has an element of its own: loaded long before, and so held in registers."""
+        return [(name, a) for name, a in self.late if a.inner == 1 and any(a.outer) and not a.is_computed]
+
+    @property
     def last(self) -> list[Node]:
         """What is stored, before it is rounded: that the store does, and once is enough."""
         return [node if node is self.settled else unrounded(node) for node, _ in self.region.stores]
@@ -163,28 +168,26 @@ class LateWriter(EpilogueWriter):
 
     def members(self) -> list[str]:
         storage = self.settled.dtype.storage_cpp
-        line = LINE_BYTES // max((a.layout.buffer.dtype.itemsize for _, a in self.of_elements()), default=2)
+        line = LINE_BYTES // max((a.layout.buffer.dtype.itemsize for _, a in self.ahead), default=2)
         fields = " ".join(
             f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N> {self.result_name(node)};"
             for node, access in self.results
         )
+        place = "int64_t row, int64_t column"
+        finish = f"Results<N> finish(const Args& a, const Operands<N>& x, const Settled<N>& settled, {place})"
         return [
             "",
             f"    template <int N> using Settled = kw::Vec<{storage}, N>;",
             f"    template <int N> struct Early {{ {self.fields(self.early)} }};".replace("{  }", "{}"),
-            f"    template <int N> struct Operands {{ {self.fields(self.late)} }};".replace("{  }", "{}"),
+            f"    template <int N> struct Operands {{ {self.fields(self.ahead)} }};".replace("{  }", "{}"),
             f"    template <int N> struct Results {{ {fields} }};",
             f"    static constexpr int line = {line};",
             *self.function("Early<N> load_early(const Args& a, int64_t column)", self.loading("Early", self.early)),
             *self.function("void settle(const Early<N>& x, float (&product)[N])", self.settling()),
-            *self.function(
-                "Operands<N> load(const Args& a, int64_t row, int64_t column)", self.loading("Operands", self.late)
-            ),
-            *self.function("Results<N> finish(const Operands<N>& x, const Settled<N>& settled)", self.finishing()),
-            *self.function(
-                "void store(const Args& a, const Results<N>& y, int64_t row, int64_t column)", self.storing()
-            ),
-            *self.function("void prefetch(const Args& a, int64_t row, int64_t column)", self.fetching())[1:],
+            *self.function(f"Operands<N> load(const Args& a, {place})", self.loading("Operands", self.ahead)),
+            *self.function(finish, self.finishing()),
+            *self.function(f"void store(const Args& a, const Results<N>& y, {place})", self.storing()),
+            *self.function(f"void prefetch(const Args& a, {place})", self.fetching())[1:],
         ]
 
     @staticmethod
@@ -193,10 +196,10 @@ class LateWriter(EpilogueWriter):
         return ["    template <int N>", f"    KW_DEVICE static {head} {{", *body, "    }"]
 
     def fields(self, accesses: Sequence[tuple[str, Access]]) -> str:
-        scalars = {name: "int64_t" if a.is_computed else a.layout.buffer.dtype.storage_cpp for name, a in accesses}
+        types = [(name, access.layout.buffer.dtype.storage_cpp, self.is_uniform(access)) for name, access in accesses]
         return " ".join(
-            f"{scalars[name]} {local(name)};" if self.is_uniform(a) else f"kw::Vec<{scalars[name]}, N> {local(name)};"
-            for name, a in accesses
+            f"{storage} {local(name)};" if is_uniform else f"kw::Vec<{storage}, N> {local(name)};"
+            for name, storage, is_uniform in types
         )
 
     def loading(self, kind: str, accesses: Sequence[tuple[str, Access]]) -> list[str]:
@@ -207,8 +210,10 @@ class LateWriter(EpilogueWriter):
             "return x;",
         ]
 
-    def body(self, nodes: set[Node], known: dict[Node, str]) -> BodyLines:
-        texts = {name: f"x.{local(name)}" if self.is_uniform(a) else f"x.{local(name)}[i]" for name, a in self.accesses}
+    def body(self, nodes: set[Node], known: dict[Node, str], held: Sequence[tuple[str, Access]]) -> BodyLines:
+        """The lines that compute these values, with operands `held` in x."""
+        names = {name: f"{'x.' if (name, a) in held else ''}{local(name)}" for name, a in self.accesses}
+        texts = {name: names[name] if self.is_uniform(a) else f"{names[name]}[i]" for name, a in self.accesses}
         body = BodyLines(self, texts | {"given": "product[i]"}, {n for n, a in self.accesses if self.is_uniform(a)})
         body.names |= known
         for node in self.region.maps:
@@ -217,19 +222,27 @@ class LateWriter(EpilogueWriter):
         return body
 
     def settling(self) -> list[str]:
-        body = self.body(self.before(), {})
+        body = self.body(self.before(), {}, self.early)
         value = body.operand(unrounded(self.settled))
         lanes = [*body.lines[False], *([f"product[i] = {value};"] if value != "product[i]" else [])]
         return [*body.lines[True], *(self.in_lanes(lanes) if lanes else [])]
 
     def finishing(self) -> list[str]:
-        body = self.body(self.after(), {self.settled: "kw::widen(settled[i])"})
+        body = self.body(self.after(), {self.settled: "kw::widen(settled[i])"}, self.ahead)
+        besides = [(name, access) for name, access in self.late if (name, access) not in self.ahead]
         values = [body.operand(node) for node in self.last]
         stored = [
             f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
             for (node, access), value in zip(self.results, values, strict=True)
         ]
-        return ["Results<N> y;", *body.lines[True], *self.in_lanes([*body.lines[False], *stored]), "return y;"]
+        return [
+            *self.coordinate_lines([access for _, access in besides]),
+            *(f"const auto {local(name)} = {self.constant_load(access)};" for name, access in besides),
+            "Results<N> y;",
+            *body.lines[True],
+            *self.in_lanes([*body.lines[False], *stored]),
+            "return y;",
+        ]
 
     @staticmethod
     def in_lanes(lines: Sequence[str]) -> list[str]:
@@ -241,12 +254,8 @@ class LateWriter(EpilogueWriter):
             *(self.store_line(f"y.{self.result_name(node)}", access) for node, access in self.results),
         ]
 
-    def of_elements(self) -> list[tuple[str, Access]]:
-        """Operands of which every result has an element of its own."""
-        return [(name, a) for name, a in self.late if a.inner == 1 and any(a.outer) and not a.is_computed]
-
     def fetching(self) -> list[str]:
-        accesses = [access for _, access in self.of_elements()]
+        accesses = [access for _, access in self.ahead]
         return [
             *self.coordinate_lines(accesses),
             *(f"kw::ptx90::prefetch_far({self.address(access)});" for access in accesses),

@@ -56,7 +56,7 @@ REACHED = {
 # Filling the ring and storing the results of a tile, from the same measurements.
 TILE_US = {(256, 2): 6.8, (256, 1): 5.0, (192, 2): 4.0, (192, 1): 4.0, (128, 2): 1.5, (128, 1): 1.5, (64, 1): 1.5}
 WAYS = ((False, False), (True, False), (False, True))  # own_tiles, late
-# Where there are tiles enough to hide results behind, there are rows for pairs of blocks; others are not worth measuring.
+# In pairs of blocks alone: where there are tiles enough to hide results behind, there are rows for pairs.
 NARROWEST_LATE = 128
 WIDEST_OWN = 128  # columns of a tile whose sums fit one warpgroup
 WIDEST = 256

@@ -8,13 +8,13 @@
 //   struct Epilogue {
 //     template <int N> using Settled = ...;    // N neighbours along n as the Config's Type
 //     template <int N> struct Early { ... };   // what settling needs: operands that all rows share
-//     template <int N> struct Operands { ... };
+//     template <int N> struct Operands { ... };  // of the results one by one; those of rows and columns `finish` loads
 //     template <int N> struct Results { ... };
 //     static constexpr int line = ...;         // columns in 128 bytes of the widest operand
 //     template <int N> static Early<N> load_early(const Args&, int64_t n);
 //     template <int N> static void settle(const Early<N>&, float (&sums)[N]);  // but for the rounding
 //     template <int N> static Operands<N> load(const Args&, int64_t m, int64_t n);
-//     template <int N> static Results<N> finish(const Operands<N>&, const Settled<N>&);
+//     template <int N> static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, int64_t m, int64_t n);
 //     template <int N> static void store(const Args&, const Results<N>&, int64_t m, int64_t n);
 //     static void prefetch(const Args&, int64_t m, int64_t n);
 //   };
@@ -55,14 +55,14 @@ template <class Config, class Epilogue> struct Held {
     KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t wait)
         : problem(problem), args(args), wait(wait) {}
 
-    // Operands beyond the result are those at its end: no load asks for a condition.
-    KW_DEVICE void load_ahead(int which, int column) {
+    // What is loaded beyond the result is what lies at its end: no load asks for a condition.
+    KW_DEVICE int64_t row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
+    KW_DEVICE int column_inside(int column) const { return min(column, problem.n - vector); }
+    KW_DEVICE void load_ahead(int which, int r, int column) {
 #pragma unroll
-        for (int r = 0; r < 2; r++)
-#pragma unroll
-            for (int i = 0; i < parts; i++)
-                ahead[which][r][i] = Epilogue::template load<vector>(args, first + min(8 * r, problem.m - 1 - m),
-                                                                     min(column + i * vector, problem.n - vector));
+        for (int i = 0; i < parts; i++)
+            ahead[which][r][i] =
+                Epilogue::template load<vector>(args, row_inside(r), column_inside(column + i * vector));
     }
 
     template <class Settling> KW_DEVICE void settle(const Settling& settling, const float (&sum)[words * 2]) {
@@ -84,33 +84,32 @@ template <class Config, class Epilogue> struct Held {
         m = work.m + row, n = work.n + gemm::first_of_four(lane);
         first = (int64_t)work.batch * problem.m + m;
         left = pieces;
-        load_ahead(0, n);
-        load_ahead(1, n + 16);
+#pragma unroll
+        for (int i = 0; i < 4; i++) load_ahead(i / 2, i % 2, n + i / 2 * 16);
     }
 
     // Piece number `which` of the two that are next.
     template <int which> KW_DEVICE void leave(bool odd) {
-        typename Epilogue::template Results<vector> results[2][parts];
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             // As gemm::trade, but two neighbours at once.
             const uint32_t left_two = pair[which * 4 + r], right_two = pair[which * 4 + 2 + r];
             const uint32_t received = __shfl_xor_sync(~0u, odd ? left_two : right_two, 1);
             const uint32_t four[2] = {odd ? received : left_two, odd ? right_two : received};
+            typename Epilogue::template Results<vector> results[parts];
 #pragma unroll
             for (int i = 0; i < parts; i++) {
                 Settled settled;
                 __builtin_memcpy(&settled, (const char*)four + i * sizeof settled, sizeof settled);
-                results[r][i] = Epilogue::template finish<vector>(ahead[which][r][i], settled);
+                results[i] = Epilogue::template finish<vector>(args, ahead[which][r][i], settled, row_inside(r),
+                                                               column_inside(n + i * vector));
             }
-        }
-        if (left > 2) load_ahead(which, n + 32);
-#pragma unroll
-        for (int r = 0; r < 2; r++)
+            if (left > 2) load_ahead(which, r, n + 32);
 #pragma unroll
             for (int i = 0; i < parts; i++)
                 if (m + 8 * r < problem.m && n + i * vector < problem.n)
-                    Epilogue::template store<vector>(args, results[r][i], first + 8 * r, n + i * vector);
+                    Epilogue::template store<vector>(args, results[i], first + 8 * r, n + i * vector);
+        }
         n += 16, left--;
     }
 
