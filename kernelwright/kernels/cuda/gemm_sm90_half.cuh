@@ -166,7 +166,7 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, work.n / Config::tile_n);
 }
 
-// Waits for a stage and multiplies it: the sums of its products are under way afterwards. `known`: there are sums before.
+// Waits for a stage and begins to multiply it. `known`: the sums so far count.
 template <class Config, int heights, int Count>
 KW_DEVICE void multiply_stage(float (&sum)[heights][Count], uint32_t data, uint32_t full, const Cursor& at,
                               int first_height, bool known) {

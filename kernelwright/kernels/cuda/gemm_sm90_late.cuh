@@ -1,9 +1,9 @@
 // Results of gemm_sm90_half that leave late: while the next tile is multiplied.
 //
-// PyTorch rounds a 16-bit product, with its bias, before anything else is done to it. So the sums of a finished tile are
-// settled: rounded, two to a register, they take half of the room that they had, and the next tile begins at once. Every
-// few steps of k a piece of 16 columns of the last tile is finished and stored, while a step of this warpgroup and those
-// of the other are under way. The tensor cores wait for the results of the last tile alone.
+// PyTorch rounds a 16-bit product, with its bias, before anything else is done to it. So the sums of a finished tile
+// are settled: rounded, two to a register, they take half of the room that they had, and the next tile begins at once.
+// Every few steps of k a piece of 16 columns of the last tile is finished and stored, while a step of this warpgroup
+// and those of the other are under way. The tensor cores wait for the results of the last tile alone.
 //
 //   struct Epilogue {
 //     template <int N> using Settled = ...;    // N neighbours along n as the Config's Type
@@ -14,7 +14,8 @@
 //     template <int N> static Early<N> load_early(const Args&, int64_t n);
 //     template <int N> static void settle(const Early<N>&, float (&sums)[N]);  // but for the rounding
 //     template <int N> static Operands<N> load(const Args&, int64_t m, int64_t n);
-//     template <int N> static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, int64_t m, int64_t n);
+//     template <int N>
+//     static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, int64_t m, int64_t n);
 //     template <int N> static void store(const Args&, const Results<N>&, int64_t m, int64_t n);
 //     static void prefetch(const Args&, int64_t m, int64_t n);
 //   };
@@ -36,8 +37,8 @@ template <class Epilogue> struct Late {
 // What a thread has of a settled tile: two rows, of which pieces of 16 columns leave one after the other.
 template <class Config, class Epilogue> struct Held {
     static constexpr int vector = Config::vector, parts = 4 / vector, pieces = Config::tile_n / 16;
-    // Two neighbours are a word. Of the widest tile, with more than 48, half are in registers and move up as pieces leave;
-    // the others wait in shared memory, where the ring leaves 35 KB.
+    // Two neighbours are a word. Of the widest tile half are in registers, where they move up as pieces leave (all of
+    // them would spill); the others wait in shared memory, of which the ring leaves 35 KB.
     static constexpr int words = pieces * 4, near = words > 48 ? 32 : words, far = words - near;
     static constexpr int four_bytes = 256 * 16, far_bytes = far / 4 * four_bytes;
     using Settled = typename Epilogue::template Settled<vector>;
@@ -137,9 +138,19 @@ template <class Config, class Epilogue> struct Held {
         }
     }
     KW_DEVICE void leave_all(bool odd) {
-        if (left % 2) leave_one(odd);
 #pragma unroll 1
-        while (left > 0) leave_one(odd), leave_one(odd);
+        while (left > 0) {
+            leave<0>(odd);
+            leave<1>(odd);
+            move_up();
+        }
+    }
+
+    // Whether the next piece leaves beside this step: all have left by the last one, at even distances; the warpgroups
+    // take turns.
+    KW_DEVICE bool is_due(int step, int steps, int consumer) const {
+        return left > 0 &&
+               (step + 1 == steps || (2 * (pieces - left) + 1 + consumer) * steps <= 2 * pieces * step);
     }
 };
 
@@ -156,7 +167,8 @@ template <class Config, class Epilogue> struct Settling {
         for (int i = 0; i < eights; i++)
 #pragma unroll
             for (int j = 0; j < 2; j += vector)
-                early[i][j / vector] = Epilogue::template load_early<vector>(args, min(n + i * 8 + j, columns - vector));
+                early[i][j / vector] =
+                    Epilogue::template load_early<vector>(args, min(n + i * 8 + j, columns - vector));
     }
     // Words i to i + 3: two rows of 16 columns.
     KW_DEVICE void settle(uint32_t (&word)[4], const float (&sum)[eights * 4], int i) const {
@@ -194,7 +206,7 @@ KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Arg
     using S = Sizes<Config>;
     using Results = Held<Config, Epilogue>;
     const int lane = threadIdx.x & 31, row = consumer * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
-    const int steps = (problem.k + tile_k - 1) / tile_k, every = max(1, steps / Results::pieces);
+    const int steps = (problem.k + tile_k - 1) / tile_k;
     const Schedule<Config> schedule(problem);
     const int thread = consumer * 128 + (threadIdx.x & 127);
     Results held(problem, args, data + S::stages * S::stage_bytes + thread * 16);
@@ -203,16 +215,16 @@ KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Arg
         const Work work = schedule[index];
         prefetch<Config, Epilogue>(problem, args, work, thread);
         float sum[1][Config::tile_n / 2];
-        int before = -1, due = every * (1 + 2 * consumer) / 4;  // the warpgroups do not store at the same time
+        int before = -1;
 #pragma unroll 1
         for (int step = 0; step < steps; step++, at.advance<S::stages>()) {
             multiply_stage<Config>(sum, data, full, at, consumer, step > 0);
             wgmma_wait<1>();
             if (before >= 0) release<Config>(empty, before, lane);
             before = at.stage;
-            if (held.left > 0 && step >= due) held.leave_one(lane & 1), due += every;
+#pragma unroll 1
+            while (held.is_due(step, steps, consumer)) held.leave_one(lane & 1);
         }
-        held.leave_all(lane & 1);  // of a short k
         const Settling<Config, Epilogue> settling(args, work.n + (lane & 3) * 2, problem.n);
         wgmma_wait<0>();
         pin(sum[0]);
