@@ -79,7 +79,7 @@ MUTANTS = {
         CASES["half, late"], "wgmma_wait<0>();\n        pin(sum[0]);", "pin(sum[0]);", RACE + "|" + WRONG
     ),
     "a piece leaves with the operands of another": Mutant(
-        CASES["half, late"], "load_ahead(which, r, n + 32);", "load_ahead(which, r, n + 16);", WRONG
+        CASES["half, late"], "left > 2 ? n + 32 : n", "left > 2 ? n + 16 : n", WRONG
     ),
     "what waits in shared memory is mistaken for another's": Mutant(
         CASES["half, late"],

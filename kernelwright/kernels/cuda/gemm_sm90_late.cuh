@@ -105,7 +105,7 @@ template <class Config, class Epilogue> struct Held {
                 results[i] = Epilogue::template finish<vector>(args, ahead[which][r][i], settled, row_inside(r),
                                                                column_inside(n + i * vector));
             }
-            if (left > 2) load_ahead(which, r, n + 32);
+            load_ahead(which, r, left > 2 ? n + 32 : n);  // of no use for the last two, but no branch
 #pragma unroll
             for (int i = 0; i < parts; i++)
                 if (m + 8 * r < problem.m && n + i * vector < problem.n)
