@@ -15,6 +15,9 @@ from kernelwright.plan import Region
 
 LINE_BYTES = 128  # of the caches
 
+# Of a result's own operands, what may be held until it leaves late: more makes the widest tile spill.
+MOST_AHEAD_BYTES = 6
+
 
 def epilogue_grid(region: Region) -> Grid:
     """Rows by the columns of the product: the last axis stays apart, even where memory runs on into the next row."""
@@ -116,6 +119,8 @@ def may_leave_late(region: Region, dtype: DType) -> bool:
     if settled is not region.given and settled is unrounded(settled):
         return False
     writer = LateWriter(region, epilogue_grid(region))
+    if sum(access.layout.buffer.dtype.itemsize for _, access in writer.ahead) > MOST_AHEAD_BYTES:
+        return False
     return not any(access.is_computed or access.bounds or any(access.outer) for _, access in writer.early)
 
 

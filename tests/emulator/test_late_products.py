@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
 
 from kernelwright.kernels import gemm_sm90_half
 from kernelwright.kernels.choices import Choice
+from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus, multiprocessors, order
 from tests.emulator.run import Pick, agrees, program_of
@@ -79,22 +81,76 @@ def test_infinities_and_overflow_are_where_pytorch_has_them() -> None:
         agrees(case.problem, [x, residual], pick=case.pick, **case.sizes)
 
 
+# A layer of three axes, so that a row has more than one coordinate, and operands that lie in all ways.
+AROUND = """
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(72, 264).half()
+
+    def forward(self, x, a, b):
+        y = self.layer(x)
+        return {body}
+
+
+def get_inputs():
+    return [torch.randn(3, 150, 72).half(), {a}, {b}]
+
+
+def get_init_inputs():
+    return []
+"""
+TILE, ROW, COLUMN = "torch.randn(3, 150, 264).half()", "torch.randn(3, 150, 1).half()", "torch.randn(3, 1, 264).half()"
+OPERANDS = {
+    "a mask and integers": (
+        "torch.where(a, y, 0.5) + b.half()",
+        f"{TILE} > 0",
+        "torch.randint(9, (3, 150, 264)).int()",
+    ),
+    "a residual that lies across": ("F.gelu(y) + a.transpose(1, 2)", "torch.randn(3, 264, 150).half()", "1"),
+    "operands for all batches": ("F.gelu(y) * a + b", "torch.randn(150, 264).half()", COLUMN),
+    "a residual in float32": ("F.gelu(y).float() + a * b", TILE.replace(".half()", ""), ROW),
+    "numbers of columns": ("y * torch.arange(264).half() + a", TILE, "1"),
+}
+
+
+def around(body: str, *operands: str) -> Problem:
+    return Problem("around", AROUND.format(body=body, a=operands[0], b=operands[1]), Path("around.py"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERANDS)
+def test_operands_of_all_kinds_are_loaded_ahead_or_where_they_are_used(name: str) -> None:
+    with multiprocessors(2):
+        agrees(around(*OPERANDS[name]), pick=late(256))
+
+
+WIDE = TILE.replace(".half()", "")
 NOT_LATE = {
-    "rows that are reduced": ("F.gelu(y).sum(1)", True),
-    "a matrix before the rounding": ("torch.addmm(tile, x, self.layer.weight.t())", False),
+    "rows that are reduced": (problem("F.gelu(y).sum(1)", 512, 512, 512, "float16"), True),
+    "a matrix before the rounding": (
+        problem("torch.addmm(tile, x, self.layer.weight.t())", 512, 512, 512, "float16"),
+        False,
+    ),
+    "operands of eight bytes": (around("F.gelu(y).float() + a * b", WIDE, WIDE), False),
 }
 
 
 @pytest.mark.parametrize("name", NOT_LATE)
-def test_where_sums_cannot_be_settled_nothing_leaves_late(name: str) -> None:
-    body, reducing = NOT_LATE[name]
+def test_where_sums_cannot_be_settled_or_operands_not_held_nothing_leaves_late(name: str) -> None:
+    source, reducing = NOT_LATE[name]
     offered: list[Choice] = []
 
     def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
         offered.extend(choices)
         return choices[0]
 
-    program_of(problem(body, 512, 512, 512, "float16"), "h200", pick, reducing=reducing)
+    program_of(source, "h200", pick, reducing=reducing)
     half = [choice for choice in offered if isinstance(choice, gemm_sm90_half.Config)]
     assert half
     assert not any(choice.late for choice in half)
