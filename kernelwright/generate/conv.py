@@ -10,7 +10,8 @@ from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kernelwright.device import Device
-from kernelwright.generate.gemm import UINT8, EpilogueWriter, launcher_name, pointer_text, vector_of
+from kernelwright.generate.epilogue import EpilogueWriter, vector_of
+from kernelwright.generate.gemm import UINT8, launcher_name, pointer_text
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.pointwise import Writer, formula_of

@@ -8,17 +8,17 @@ from functools import partial
 from typing import Any, Protocol, TypeGuard
 
 from kernelwright.device import Device
-from kernelwright.generate.grid import Access, Grid, merged_axes
+from kernelwright.generate.epilogue import EpilogueWriter, LateWriter, epilogue_grid, may_leave_late, vector_of
 from kernelwright.generate.literals import camel, identifier, local, names_in
 from kernelwright.generate.phases import is_full
-from kernelwright.generate.pointwise import BodyLines, RowsWriter, Writer, formula_of
+from kernelwright.generate.pointwise import BodyLines, Writer, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
 from kernelwright.generate.tile_rows import RowPiecesWriter, lanes_of, state_of_rows
 from kernelwright.ir.dtypes import by_name, float32
 from kernelwright.ir.nodes import Map
-from kernelwright.ir.scalars import SCALARS, spell_cast
+from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import (
     gemm_simt,
     gemm_skinny,
@@ -70,8 +70,9 @@ class Multiplier(Protocol):
     def entry(self, name: str, config: Any, gemm: Gemm, epilogue: str) -> str: ...
 
 
-# How a tile that reduces ends; mentioned by the launchers of those that do.
+# How a tile that reduces ends, and how results leave late; mentioned by the launchers of those that do.
 ENDS = ("row_pieces", "gemm_rows")
+LATE = ("gemm_sm90_late",)
 
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
@@ -97,11 +98,19 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
     before = core.of_a is not None and any(node.fn in CALLING for node in core.of_a.maps)
     if not after and not before:
         return ranked
-    return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1))]
+    return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1)) and not is_widest_late(c)]
 
 
 def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
     return isinstance(choice, gemm_sm90.Config) and choice.tile_n >= WIDEST_TILE
+
+
+def leaves_late(choice: GemmConfig) -> TypeGuard[gemm_sm90_half.Config]:
+    return isinstance(choice, gemm_sm90_half.Config) and choice.late
+
+
+def is_widest_late(choice: GemmConfig) -> bool:
+    return leaves_late(choice) and choice.tile_n >= WIDEST_TILE
 
 
 def in_tiles(region: Region) -> list[Map]:
@@ -132,7 +141,8 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
 def epilogue_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
-        return EpilogueWriter(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
+        written = LateWriter if leaves_late(choice) else EpilogueWriter
+        return written(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = RowPiecesWriter(kernel, *states_of(module, kernel, choice))
     return writer, row_formula(kernel.region, writer.phases)
 
@@ -191,6 +201,7 @@ def gemm_of(kernel: Kernel) -> Gemm:
         stored=not region.axes or any(is_full(node, region) for node, _ in region.stores),
         row_state_bytes=state,
         row_flops=adding,
+        settles=may_leave_late(region, core.node.a.dtype),
     )
 
 
@@ -206,82 +217,11 @@ def flops_of(maps: Sequence[Map]) -> int:
     return sum(SCALARS[node.fn].flops for node in maps)
 
 
-def epilogue_grid(region: Region) -> Grid:
-    """Rows by the columns of the product: the last axis stays apart, even where memory runs on into the next row."""
-    layouts = [layout for _, layout in (*region.loads, *region.stores)]
-    outer = merged_axes(region.shape[:-1], [layout.strides[:-1] for layout in layouts])
-    accesses = [
-        Access(layout, tuple(s[i] for _, s in outer), 0, layout.strides[-1], layout.offset)
-        for i, layout in enumerate(layouts)
-    ]
-    split = len(region.loads)
-    extents = tuple(n for n, _ in outer)
-    return Grid("rows", extents, 1, region.shape[-1], tuple(accesses[:split]), tuple(accesses[split:]))
-
-
-def vector_of(grid: Grid) -> int:
-    """The most neighbours that every operand can load or store at once."""
-    vectors = [a for a in (*grid.loads, *grid.stores) if a.inner == 1]
-    starts = [n for a in vectors for n in (*a.outer, a.offset)] + [grid.columns]
-    wide = max((a.layout.buffer.dtype.itemsize for a in vectors), default=4) <= 4
-    return next(v for v in ((4, 2, 1) if wide else (2, 1)) if all(n % v == 0 for n in starts))
-
-
 def packed_buffer(kernel: Kernel, size: int) -> Buffer:
     """The weight in the order in which the kernel reads it."""
     weight = core_of(kernel).w.layout.buffer
     name = f"{weight.name}_for_{launcher_name(kernel)}"  # two products may want one weight in different orders
     return Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=f"{launcher_name(kernel)}_pack")
-
-
-class EpilogueWriter(RowsWriter):
-    """What happens to N neighbouring sums of one row: their operands are loaded, and the results stored, at once."""
-
-    def members(self) -> list[str]:
-        names = [self.result_name(node) for node, _ in self.results]
-        lines = [
-            *self.value_lines(),
-            *(self.store_line(name, access) for name, (_, access) in zip(names, self.results, strict=True)),
-        ]
-        return [
-            "",
-            "    template <int N>",
-            "    KW_DEVICE static void store(const Args& a, const float (&product)[N], int64_t row, int64_t column) {",
-            *(f"        {line}" for line in lines),
-            "    }",
-        ]
-
-    def value_lines(self) -> list[str]:
-        """Coordinates, operands, and what becomes of the sums, in a vector for each result."""
-        texts = {name: local(name) if self.is_uniform(a) else f"{local(name)}[i]" for name, a in self.accesses}
-        given = self.region.given
-        assert given is not None, "an epilogue is of a product"
-        # PyTorch would have rounded a 16-bit product before anything is done to it.
-        texts["given"] = spell_cast("product[i]", given.dtype) if given.dtype.is_reduced_float else "product[i]"
-        shared, lanes, values = self.body_lines(texts, {name for name, a in self.accesses if self.is_uniform(a)})
-        names = [self.result_name(node) for node, _ in self.results]
-        storages = [access.layout.buffer.dtype.storage_cpp for _, access in self.results]
-        read = [a for _, a in self.accesses] + [a for _, a in self.results]
-        return [
-            *self.coordinate_lines(read),
-            *(f"const auto {local(name)} = {self.constant_load(a)};" for name, a in self.accesses),
-            *shared,
-            *(f"kw::Vec<{storage}, N> {name};" for storage, name in zip(storages, names, strict=True)),
-            "KW_LANES for (int i = 0; i < N; ++i) {",
-            *(f"    {line}" for line in lanes),
-            *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
-            "}",
-        ]
-
-    def constant_load(self, access: Access) -> str:
-        """No kernel writes these while this one runs, so that loads of several calls may be gathered."""
-        if access.is_computed:
-            return self.element(access) if self.is_uniform(access) else self.counted(access)
-        if self.is_uniform(access):
-            return f"kw::load_constant<1>({self.address(access)})[0]"
-        if access.inner == 1:
-            return f"kw::load_constant<N>({self.address(access)})"
-        return f"kw::gather<N>({self.address(access)}, {access.inner})"
 
 
 # --- what is computed of operands before they are multiplied
@@ -372,7 +312,7 @@ def row_of(module: Multiplier, allowed: frozenset[str]) -> Template:
     return Template(
         name=module.HEADERS[-1],
         target="cuda",
-        headers=(*module.HEADERS, *ENDS),
+        headers=(*module.HEADERS, *ENDS, *(LATE if module is gemm_sm90_half else ())),
         types=(module.Config,),
         configs=partial(gemm_configs, module, allowed),
         cost_us=lambda choice, kernel, device: module.cost_us(choice, gemm_of(kernel), device),

@@ -71,6 +71,7 @@ class Gemm:
     stored          whether it stores something of every element; where it reduces, that may be of rows alone
     row_state_bytes what is kept of a part of a row where the epilogue reduces along n; 0 if it does not
     row_flops       instructions that add one element to that, roughly
+    settles         whether sums are rounded to 16 bits before the rest, with no operands but those of columns
     """
 
     m: int
@@ -85,6 +86,7 @@ class Gemm:
     stored: bool = True
     row_state_bytes: int = 0
     row_flops: int = 0
+    settles: bool = False
 
     @property
     def flops(self) -> int:

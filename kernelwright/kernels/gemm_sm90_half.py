@@ -55,7 +55,14 @@ REACHED = {
 }
 # Filling the ring and storing the results of a tile, from the same measurements.
 TILE_US = {(256, 2): 6.8, (256, 1): 5.0, (192, 2): 4.0, (192, 1): 4.0, (128, 2): 1.5, (128, 1): 1.5, (64, 1): 1.5}
+WAYS = ((False, False), (True, False), (False, True))  # own_tiles, late
+# In pairs of blocks alone: where there are tiles enough to hide results behind, there are rows for pairs.
+NARROWEST_LATE = 128
 WIDEST_OWN = 128  # columns of a tile whose sums fit one warpgroup
+WIDEST = 256
+# What the tensor cores wait between two tiles whose results leave late: the last products end, 128 sums of a thread are
+# rounded, the first products begin. Counted, not measured: 1,400 clocks.
+SETTLING_US = 0.8
 OWN_REACHED = 0.94  # of the same rate, where one warpgroup multiplies at a time
 # What runs the epilogue's instructions, one for each unit of `epilogue_flops`.
 LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
@@ -64,12 +71,14 @@ LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
 @dataclass(frozen=True, slots=True)
 class Config:
     """tile_n columns of a tile; cluster: blocks that share W; vector: neighbours of one store; own_tiles: each
-    warpgroup has tiles of its own, and stores one while the other multiplies."""
+    warpgroup has tiles of its own, and stores one while the other multiplies; late: both have a tile together, and
+    store it while they multiply the next (gemm_sm90_late.cuh)."""
 
     tile_n: int
     cluster: int
     vector: int
     own_tiles: bool = False
+    late: bool = False
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -92,6 +101,10 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     if config.own_tiles and config.tile_n > WIDEST_OWN:
         return f"the sums of {config.tile_n} columns do not fit the registers of one warpgroup."
+    if config.late and not gemm.settles:
+        return "results leave late where they are rounded to 16 bits before all else."
+    if config.late and (config.own_tiles or config.cluster == 1 or config.tile_n < NARROWEST_LATE):
+        return f"results leave late from {NARROWEST_LATE} columns of both warpgroups or more, in pairs of blocks."
     if config.cluster == 2 and gemm.m <= TILE_M:
         return f"{gemm.m} rows are one tile high; a pair of blocks needs two."
     return None
@@ -100,7 +113,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits, the most promising first."""
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
-    space = [Config(tile_n, cluster, vector, own_tiles) for tile_n, cluster in REACHED for own_tiles in (False, True)]
+    space = [Config(tile_n, cluster, vector, *way) for tile_n, cluster in REACHED for way in WAYS]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -120,9 +133,11 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     high = math.ceil(gemm.m / (TILE_M * config.cluster)) * config.cluster
     rounds = math.ceil(gemm.batches * high * math.ceil(gemm.n / config.tile_n) / device.multiprocessors)
     copying_us = sum(2 * copy_us(size, size, device) for size in _copied_bytes(gemm))  # 2: of narrow loads
-    # What one warpgroup spends on the results of its own tile, the other multiplies in; but for the last.
-    alone_us = rounds * (tile_us - overhead_us) / OWN_REACHED + overhead_us
-    rounds_us = alone_us if config.own_tiles else rounds * tile_us
+    rounds_us = rounds * tile_us
+    if config.own_tiles:  # what one warpgroup spends on the results of its own tile, the other multiplies in
+        rounds_us = rounds * (tile_us - overhead_us) / OWN_REACHED + overhead_us
+    if config.late:  # results leave in the next tile, but for those of the last
+        rounds_us = rounds * (tile_us - overhead_us + SETTLING_US * config.tile_n / WIDEST) + overhead_us
     passes_us = copying_us + finishing_us(row_parts(config, gemm), gemm, device)
     return LAUNCH_US + beside_us(rounds_us, stream_us(gemm, device)) + passes_us
 
@@ -195,7 +210,8 @@ extern "C" int {name}_pack(const void* w, void* packed, cudaStream_t stream) {{
         f"    if (const int error = {copy}) return error;\n    {now};\n" for wanted, copy, now in steps if wanted
     )
     parts = row_parts(config, gemm)
-    launch = f"kw::gemm_sm90_half::launch<{name}_Config, {end_of(epilogue, parts, gemm)}>(operands, *args, stream)"
+    end = f"kw::gemm_sm90_late::Late<{epilogue}>" if config.late else end_of(epilogue, parts, gemm)
+    launch = f"kw::gemm_sm90_half::launch<{name}_Config, {end}>(operands, *args, stream)"
     return f"""\
 struct {name}_Config {{
     using Type = {cpp};

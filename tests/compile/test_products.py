@@ -144,6 +144,30 @@ def test_a_product_that_reduces_its_rows_does_not_spill(tmp_path: Path, name: st
     assert not [kernel for kernel in kernels if kernel.spills]
 
 
+# What is done to settled sums, and what is loaded for it while the next tile is multiplied.
+LATER = {
+    "nothing": "y",
+    "gelu and a residual": "F.gelu(y) + tile",
+    "operands of every kind": "torch.sigmoid(y) * row + column - tile",
+    "a residual in float32": "F.gelu(y).float() + tile.float() * 2",
+    "a long function": "F.mish(torch.tanh(y)) * tile",
+    "two results": "(y, F.gelu(y) + tile)",
+    "a division": "F.gelu(y) / row",
+}
+
+
+@pytest.mark.parametrize("body", LATER)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("tile_n", [256, 192, 128])
+def test_results_that_leave_late_do_not_make_a_product_spill(
+    tmp_path: Path, tile_n: int, dtype: str, body: str
+) -> None:
+    pick = only("gemm_sm90_half", late=True, **({} if body == "a division" else {"tile_n": tile_n}))
+    program = emulated_program(problem(LATER[body], 4096, 4096, 4096, dtype), "h200", pick)
+    assert "gemm_sm90_late" in program.text
+    assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]
+
+
 BEFORE = {
     "a cheap function": "self.layer(torch.relu(x) + 1)",
     "a long one": "self.layer(F.gelu(x))",

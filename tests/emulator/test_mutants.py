@@ -75,6 +75,24 @@ MUTANTS = {
     "a slot is never freed": Mutant(
         CASES["half, pairs of blocks"], "if (before >= 0) release<Config>(empty, before, lane);", "", STANDSTILL
     ),
+    "sums are settled before they are complete": Mutant(
+        CASES["half, late"], "wgmma_wait<0>();\n        pin(sum[0]);", "pin(sum[0]);", RACE + "|" + WRONG
+    ),
+    "a piece leaves with the operands of another": Mutant(
+        CASES["half, late"], "left > 2 ? n + 32 : n", "left > 2 ? n + 16 : n", WRONG
+    ),
+    "what waits in shared memory is mistaken for another's": Mutant(
+        CASES["half, late"],
+        "S::stages * S::stage_bytes + thread * 16",
+        "S::stages * S::stage_bytes",
+        RACE + "|" + WRONG,
+    ),
+    "results wait in a stage of the ring": Mutant(
+        CASES["half, late"],
+        "data + S::stages * S::stage_bytes + thread * 16",
+        "data + thread * 16",
+        RACE + "|" + WRONG,
+    ),
     "the copy engine is told to expect too much": Mutant(
         CASES["half, bfloat16"],
         "barrier_arrive_and_expect(arrived, S::stage_bytes)",

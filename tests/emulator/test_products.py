@@ -155,7 +155,10 @@ CASES = {
         "gemm_sm90", {"tile_m": 64, "tile_n": 128}, {"M": 20, "N": 37, "K": 1700}, splits=5, source=BATCHED
     ),
     # gemm_sm90_half: 16-bit floats by wgmma
-    "half, pairs of blocks": Case("gemm_sm90_half", {"cluster": 2}, {"M": 300, "N": 136, "K": 200, "DTYPE": HALF}),
+    "half, pairs of blocks": Case(
+        "gemm_sm90_half", {"cluster": 2, "late": False}, {"M": 300, "N": 136, "K": 200, "DTYPE": HALF}
+    ),
+    "half, late": Case("gemm_sm90_half", {"tile_n": 256, "late": True}, {"M": 300, "N": 520, "K": 200, "DTYPE": HALF}),
     "half, bfloat16": Case("gemm_sm90_half", {"tile_n": 64}, {"M": 65, "N": 41, "K": 72, "DTYPE": BFLOAT16}),
     "half, widest tile": Case("gemm_sm90_half", {"tile_n": 256}, {"M": 20, "N": 250, "K": 64, "DTYPE": HALF}),
     # gemm_sm90_f16x1: float32 at the accuracy of TF32

@@ -29,7 +29,7 @@ struct DefaultConfig {
 };
 
 constexpr int tile_m = 128, tile_k = 64;  // 64 halves: one row of the 128-byte swizzle
-constexpr int threads = 384, gathered = 64;  // gathered: columns whose results are handled together
+constexpr int threads = 384;
 
 template <class Config> struct Sizes {
     static constexpr int a_bytes = tile_m * tile_k * 2, w_bytes = Config::tile_n * tile_k * 2;
@@ -134,6 +134,7 @@ template <class Config> KW_DEVICE void release(uint32_t empty, int stage, int la
 template <class Config, class Epilogue>
 KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int row, int lane,
                       const float (&sum)[Config::tile_n / 2]) {
+    constexpr int gathered = 64;  // columns whose results are handled together
     const int m = work.m + row, n = work.n + gemm::first_of_four(lane);
     const int64_t first_row = (int64_t)work.batch * problem.m + m;
     const bool tile_inside = work.m + tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
@@ -165,11 +166,32 @@ KW_DEVICE void finish(const Problem& problem, const typename Epilogue::Args& arg
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, work.n / Config::tile_n);
 }
 
+// Waits for a stage and begins to multiply it. `known`: the sums so far count.
+template <class Config, int heights, int Count>
+KW_DEVICE void multiply_stage(float (&sum)[heights][Count], uint32_t data, uint32_t full, const Cursor& at,
+                              int first_height, bool known) {
+    using S = Sizes<Config>;
+    constexpr int height_bytes = 64 * 128;
+    const uint32_t stage = data + at.stage * S::stage_bytes;
+    const uint64_t a = descriptor_128b(stage + first_height * height_bytes), w = descriptor_128b(stage + S::a_bytes);
+    barrier_wait(full + at.stage * 8, at.phase);
+#pragma unroll
+    for (int h = 0; h < heights; h++) pin(sum[h]);
+    wgmma_fence();
+#pragma unroll
+    for (int i = 0; i < tile_k / 16; i++)
+#pragma unroll
+        for (int h = 0; h < heights; h++)
+            multiply(typename Config::Type(), sum[h], a + h * (height_bytes >> 4) + i * 2, w + i * 2, known || i > 0);
+    wgmma_commit();
+#pragma unroll
+    for (int h = 0; h < heights; h++) pin(sum[h]);
+}
+
 template <class Config, class Epilogue>
 KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
                        uint32_t empty, int consumer) {
     using S = Sizes<Config>;
-    constexpr int height_bytes = 64 * 128;
     const int lane = threadIdx.x & 31, first_height = Config::own_tiles ? 0 : consumer;
     const int row = first_height * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
     const Schedule<Config> schedule(problem);
@@ -194,22 +216,7 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
         if constexpr (Config::own_tiles) named_sync(my_turn, 256);
 #pragma unroll 1
         for (int k = 0; k < problem.k; k += tile_k, at.advance<S::stages>()) {
-            const uint32_t stage = data + at.stage * S::stage_bytes;
-            const uint64_t a = descriptor_128b(stage + first_height * height_bytes),
-                           w = descriptor_128b(stage + S::a_bytes);
-            barrier_wait(full + at.stage * 8, at.phase);
-#pragma unroll
-            for (int h = 0; h < S::heights; h++) pin(sum[h]);
-            wgmma_fence();
-#pragma unroll
-            for (int i = 0; i < tile_k / 16; i++)
-#pragma unroll
-                for (int h = 0; h < S::heights; h++)
-                    multiply(typename Config::Type(), sum[h], a + h * (height_bytes >> 4) + i * 2, w + i * 2,
-                             k > 0 || i > 0);
-            wgmma_commit();
-#pragma unroll
-            for (int h = 0; h < S::heights; h++) pin(sum[h]);
+            multiply_stage<Config>(sum, data, full, at, first_height, k > 0);
             wgmma_wait<1>();  // the stage before this one has been read
             if (before >= 0) release<Config>(empty, before, lane);
             before = at.stage;
@@ -225,6 +232,16 @@ KW_DEVICE void consume(const Problem& problem, const typename Epilogue::Args& ar
     }
     if (Config::own_tiles && !others_turn) named_sync(my_turn, 256);  // the turn that is handed over last
 }
+
+// How a warpgroup goes from tile to tile, the registers that it has for that, and the shared memory beside the ring: as
+// `consume` says. Another way is in gemm_sm90_late.cuh.
+template <class Config, class Epilogue> struct Consumer {
+    static constexpr int registers = 232, shared_bytes = 0;
+    KW_DEVICE static void run(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
+                              uint32_t empty, int consumer) {
+        consume<Config, Epilogue>(problem, args, data, full, empty, consumer);
+    }
+};
 
 template <class Config, class Epilogue>
 __global__ void __launch_bounds__(threads, 1)
@@ -245,11 +262,11 @@ __global__ void __launch_bounds__(threads, 1)
     else __syncthreads();
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (warpgroup == 0) {
-        registers_shrink_to<40>();
+        registers_shrink_to<3 * 168 - 2 * Consumer<Config, Epilogue>::registers>();  // of 168 that a thread begins with
         if (threadIdx.x == 0) produce<Config>(problem, data, full, empty);
     } else {
-        registers_grow_to<232>();
-        consume<Config, Epilogue>(problem, args, data, full, empty, warpgroup - 1);
+        registers_grow_to<Consumer<Config, Epilogue>::registers>();
+        Consumer<Config, Epilogue>::run(problem, args, data, full, empty, warpgroup - 1);
     }
     if constexpr (Config::cluster > 1) cluster_sync();  // no block leaves while the other may still write to it
 }
@@ -310,7 +327,7 @@ template <class Config> cudaError_t encode(Problem* problem, const Operands& ope
 // Enqueues the product; allocates nothing and waits for nothing.
 template <class Config, class Epilogue>
 cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream) {
-    using S = Sizes<Config>;
+    constexpr int smem_bytes = Sizes<Config>::smem_bytes + Consumer<Config, Epilogue>::shared_bytes;
     if (operands.n % Config::vector != 0) return cudaErrorInvalidValue;
     Problem problem;
     problem.m = operands.m, problem.n = operands.n, problem.k = operands.k;
@@ -318,14 +335,14 @@ cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args
     auto kernel = multiply_kernel<Config, Epilogue>;
     int count = 0;
     cudaError_t status = encode<Config>(&problem, operands);
-    if (status == cudaSuccess) status = allow_shared_memory(kernel, S::smem_bytes);
+    if (status == cudaSuccess) status = allow_shared_memory(kernel, smem_bytes);
     if (status == cudaSuccess) status = multiprocessors(&count);
     if (status != cudaSuccess) return status;
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = Config::cluster, attribute.val.clusterDim.y = 1, attribute.val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
-    config.blockDim = dim3(threads), config.dynamicSmemBytes = S::smem_bytes, config.stream = stream;
+    config.blockDim = dim3(threads), config.dynamicSmemBytes = smem_bytes, config.stream = stream;
     config.attrs = &attribute, config.numAttrs = 1;
     constexpr int height = tile_m * Config::cluster;
     const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *

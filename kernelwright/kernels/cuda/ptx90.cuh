@@ -28,6 +28,17 @@ KW_DEVICE void store_shared(uint32_t address, const float* from) {
                  "f"(from[3])
                  : "memory");
 }
+KW_DEVICE void load_shared(uint32_t (&to)[4], uint32_t address) {
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+                 : "r"(address)
+                 : "memory");
+}
+KW_DEVICE void store_shared(uint32_t address, const uint32_t (&from)[4]) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]), "r"(from[1]), "r"(from[2]),
+                 "r"(from[3])
+                 : "memory");
+}
 // What no kernel writes while this one runs.
 KW_DEVICE float load_constant(const float* pointer) {
     float v;
@@ -35,6 +46,7 @@ KW_DEVICE float load_constant(const float* pointer) {
     return v;
 }
 KW_DEVICE void prefetch_near(const float* pointer) { asm volatile("prefetch.global.L1 [%0];" ::"l"(pointer) : "memory"); }
+KW_DEVICE void prefetch_far(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer) : "memory"); }
 KW_DEVICE float4 load_constants(const float* pointer) {
     float4 v;
     asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"
@@ -42,6 +54,19 @@ KW_DEVICE float4 load_constants(const float* pointer) {
                  : "l"(pointer)
                  : "memory");
     return v;
+}
+
+// --- two numbers of 16 bits in a word, rounded to nearest, the first one low
+
+KW_DEVICE uint32_t rounded_pair_f16(float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+KW_DEVICE uint32_t rounded_pair_bf16(float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
 }
 
 // --- mbarrier: counts arrivals and bytes; flips its phase when both are complete

@@ -189,6 +189,24 @@ def test_a_long_epilogue_in_16_bits_wants_a_tile_for_each_warpgroup() -> None:
     assert "the sums of 256 columns" in str(said)
 
 
+def test_results_leave_late_where_sums_are_rounded_first() -> None:
+    gelu = replace(product(4096, 4096, 4096, "float16"), epilogue_flops=30)
+    settled = replace(gelu, settles=True)
+    first = gemm_sm90_half.configs(settled, H200)[0]
+    assert (first.tile_n, first.cluster, first.late) == (256, 2, True)
+    # Ways that were measured stay among the first three, which the tuner measures.
+    assert any(not config.late for config in gemm_sm90_half.configs(settled, H200)[:3])
+    assert not any(config.late for config in gemm_sm90_half.configs(gelu, H200))
+    assert "rounded to 16 bits" in str(gemm_sm90_half.why_not(first, gelu, H200))
+    assert "in pairs of blocks" in str(gemm_sm90_half.why_not(replace(first, cluster=1), settled, H200))
+    assert "one tile high" in str(gemm_sm90_half.why_not(first, replace(settled, m=100), H200))
+
+
+def test_results_that_leave_late_gain_nothing_from_the_last_tile() -> None:
+    one_round = replace(product(512, 4096, 4096, "float16"), epilogue_flops=30, settles=True)
+    assert not gemm_sm90_half.configs(one_round, H200)[0].late
+
+
 CPU = resolve("cpu")
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from kernelwright.device import resolve
+from kernelwright.generate.generate import source_of
 from kernelwright.ir.nodes import Contract
+from kernelwright.kernels import gemm_sm90_half
 from kernelwright.plan import Routes, plan, prepared
 from kernelwright.tune.routes import library_us
 from tests.products import graph_of, program_of
@@ -76,8 +79,13 @@ def test_a_float16_layer_of_ours_rounds_once_after_its_bias(tmp_path: Path) -> N
 
 def test_a_float16_product_without_bias_is_rounded_before_what_follows(tmp_path: Path) -> None:
     (source,) = program_of(tmp_path, *BFLOAT16, "h200").sources
-    used = next(line for line in source.struct.splitlines() if "product[i]" in line and "const float t0" in line)
-    assert "kw::bfloat16" in used
+    assert isinstance(source.choice, gemm_sm90_half.Config)
+    late = replace(source.choice, late=True), "Settled = kw::Vec<kw::bfloat16, N>;", "kw::widen(settled[i])"
+    at_once = replace(source.choice, late=False), "kw::cast<kw::bfloat16>(product[i])", "const float t0"
+    for choice, rounded, used in (late, at_once):
+        struct = source_of(source.kernel, choice).struct
+        assert rounded in struct
+        assert used in struct
 
 
 @pytest.mark.parametrize(
@@ -85,7 +93,7 @@ def test_a_float16_product_without_bias_is_rounded_before_what_follows(tmp_path:
     [
         ("k of 16", {"gemm_simt", "gemm_epilogue", "gemm_prologue"}),
         ("one row", {"gemm_skinny", "gemm_epilogue", "ptx80", "ptx90"}),
-        ("bfloat16", {"gemm_sm90_half", "gemm_epilogue", "ptx90"}),
+        ("bfloat16", {"gemm_sm90_half", "gemm_sm90_late", "gemm_epilogue", "ptx90"}),
     ],
 )
 def test_the_file_carries_only_the_headers_of_its_template(tmp_path: Path, name: str, headers: set[str]) -> None:

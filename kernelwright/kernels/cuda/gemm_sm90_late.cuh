@@ -1,0 +1,251 @@
+// Results of gemm_sm90_half that leave late: while the next tile is multiplied.
+//
+// PyTorch rounds a 16-bit product, with its bias, before anything else is done to it. So the sums of a finished tile
+// are settled: rounded, two to a register, they take half of the room that they had, and the next tile begins at once.
+// Every few steps of k a piece of 16 columns of the last tile is finished and stored, while a step of this warpgroup
+// and those of the other are under way. The tensor cores wait for the results of the last tile alone.
+//
+//   struct Epilogue {
+//     template <int N> using Settled = ...;    // N neighbours along n as the Config's Type
+//     template <int N> struct Early { ... };   // what settling needs: operands that all rows share
+//     template <int N> struct Operands { ... };  // of the results one by one; those of rows and columns `finish` loads
+//     template <int N> struct Results { ... };
+//     static constexpr int line = ...;         // columns in 128 bytes of the widest operand
+//     template <int N> static Early<N> load_early(const Args&, int64_t n);
+//     template <int N> static void settle(const Early<N>&, float (&sums)[N]);  // but for the rounding
+//     template <int N> static Operands<N> load(const Args&, int64_t m, int64_t n);
+//     template <int N>
+//     static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, int64_t m, int64_t n);
+//     template <int N> static void store(const Args&, const Results<N>&, int64_t m, int64_t n);
+//     static void prefetch(const Args&, int64_t m, int64_t n);
+//   };
+//
+// which is `store` of gemm_epilogue.cuh in its steps.
+#pragma once
+
+#include "gemm_sm90_half.cuh"
+
+namespace kw::gemm_sm90_late {
+
+using namespace kw::gemm_sm90_half;
+
+// The epilogue of a product whose results leave late.
+template <class Epilogue> struct Late {
+    using Args = typename Epilogue::Args;
+};
+
+// What a thread has of a settled tile: two rows, of which pieces of 16 columns leave one after the other.
+template <class Config, class Epilogue> struct Held {
+    static constexpr int vector = Config::vector, parts = 4 / vector, pieces = Config::tile_n / 16;
+    // Two neighbours are a word. Of the widest tile half are in registers, where they move up as pieces leave (all of
+    // them would spill); the others wait in shared memory, of which the ring leaves 35 KB.
+    static constexpr int words = pieces * 4, near = words > 48 ? 32 : words, far = words - near;
+    static constexpr int four_bytes = 256 * 16, far_bytes = far / 4 * four_bytes;
+    using Settled = typename Epilogue::template Settled<vector>;
+    static_assert(pieces % 2 == 0, "pieces come in pairs");
+    static_assert(sizeof(typename Epilogue::template Settled<2>) == 4, "settled sums have 16 bits");
+
+    const Problem& problem;
+    const typename Epilogue::Args& args;
+    uint32_t pair[near];        // [eight columns][row], as wgmma leaves them
+    uint32_t wait;              // where this thread's first four are that wait; the next are `four_bytes` on
+    typename Epilogue::template Operands<vector> ahead[2][2][parts];  // of the next two pieces, by rows
+    int64_t first;              // the thread's first row in the flattened result
+    int m, n, left = 0;         // the same in its batch; the next column; pieces that have not left
+
+    KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t wait)
+        : problem(problem), args(args), wait(wait) {}
+
+    // What is loaded beyond the result is what lies at its end: no load asks for a condition.
+    KW_DEVICE int64_t row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
+    KW_DEVICE int column_inside(int column) const { return min(column, problem.n - vector); }
+    KW_DEVICE void load_ahead(int which, int r, int column) {
+#pragma unroll
+        for (int i = 0; i < parts; i++)
+            ahead[which][r][i] =
+                Epilogue::template load<vector>(args, row_inside(r), column_inside(column + i * vector));
+    }
+
+    template <class Settling> KW_DEVICE void settle(const Settling& settling, const float (&sum)[words * 2]) {
+#pragma unroll
+        for (int i = 0; i < words; i += 4) {
+            uint32_t word[4];
+            settling.settle(word, sum, i);
+            if (i < near) {
+#pragma unroll
+                for (int j = 0; j < 4; j++) pair[(i + j) % near] = word[j];
+            } else {
+                store_shared(wait + (i - near) / 4 * four_bytes, word);
+            }
+        }
+    }
+
+    // The tile at `work` has been settled, and may leave.
+    KW_DEVICE void begin(const Work& work, int row, int lane) {
+        m = work.m + row, n = work.n + gemm::first_of_four(lane);
+        first = (int64_t)work.batch * problem.m + m;
+        left = pieces;
+#pragma unroll
+        for (int i = 0; i < 4; i++) load_ahead(i / 2, i % 2, n + i / 2 * 16);
+    }
+
+    // Piece number `which` of the two that are next.
+    template <int which> KW_DEVICE void leave(bool odd) {
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            // As gemm::trade, but two neighbours at once.
+            const uint32_t left_two = pair[which * 4 + r], right_two = pair[which * 4 + 2 + r];
+            const uint32_t received = __shfl_xor_sync(~0u, odd ? left_two : right_two, 1);
+            const uint32_t four[2] = {odd ? received : left_two, odd ? right_two : received};
+            typename Epilogue::template Results<vector> results[parts];
+#pragma unroll
+            for (int i = 0; i < parts; i++) {
+                Settled settled;
+                __builtin_memcpy(&settled, (const char*)four + i * sizeof settled, sizeof settled);
+                results[i] = Epilogue::template finish<vector>(args, ahead[which][r][i], settled, row_inside(r),
+                                                               column_inside(n + i * vector));
+            }
+            load_ahead(which, r, left > 2 ? n + 32 : n);  // of no use for the last two, but no branch
+#pragma unroll
+            for (int i = 0; i < parts; i++)
+                if (m + 8 * r < problem.m && n + i * vector < problem.n)
+                    Epilogue::template store<vector>(args, results[i], first + 8 * r, n + i * vector);
+        }
+        n += 16, left--;
+    }
+
+    // The next piece leaves. Registers have no address: those behind move up.
+    KW_DEVICE void leave_one(bool odd) {
+        if (left % 2 == 0) {
+            leave<0>(odd);
+        } else {
+            leave<1>(odd);
+            move_up();
+        }
+    }
+    KW_DEVICE void move_up() {
+#pragma unroll
+        for (int i = 8; i < near; i++) pair[i - 8] = pair[i];
+        const int next = pieces - left - 2;  // of those that wait, in fours
+        if (next * 4 < far) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 4) {
+                uint32_t four[4];
+                load_shared(four, wait + (next + i / 4) * four_bytes);
+#pragma unroll
+                for (int j = 0; j < 4; j++) pair[near - 8 + i + j] = four[j];
+            }
+        }
+    }
+    KW_DEVICE void leave_all(bool odd) {
+#pragma unroll 1
+        while (left > 0) {
+            leave<0>(odd);
+            leave<1>(odd);
+            move_up();
+        }
+    }
+
+    // Whether the next piece leaves beside this step: all have left by the last one, at even distances; the warpgroups
+    // take turns.
+    KW_DEVICE bool is_due(int step, int steps, int consumer) const {
+        return left > 0 &&
+               (step + 1 == steps || (2 * (pieces - left) + 1 + consumer) * steps <= 2 * pieces * step);
+    }
+};
+
+KW_DEVICE uint32_t rounded_pair(__half, float first, float second) { return rounded_pair_f16(first, second); }
+KW_DEVICE uint32_t rounded_pair(__nv_bfloat16, float first, float second) { return rounded_pair_bf16(first, second); }
+
+// What settling the columns of a thread needs: of every eight, its two neighbours.
+template <class Config, class Epilogue> struct Settling {
+    static constexpr int vector = Config::vector < 2 ? 1 : 2, eights = Config::tile_n / 8;
+    typename Epilogue::template Early<vector> early[eights][2 / vector];
+
+    KW_DEVICE Settling(const typename Epilogue::Args& args, int n, int columns) {
+#pragma unroll
+        for (int i = 0; i < eights; i++)
+#pragma unroll
+            for (int j = 0; j < 2; j += vector)
+                early[i][j / vector] =
+                    Epilogue::template load_early<vector>(args, min(n + i * 8 + j, columns - vector));
+    }
+    // Words i to i + 3: two rows of 16 columns.
+    KW_DEVICE void settle(uint32_t (&word)[4], const float (&sum)[eights * 4], int i) const {
+#pragma unroll
+        for (int w = 0; w < 4; w++) {
+            float two[2];
+#pragma unroll
+            for (int j = 0; j < 2; j += vector) {
+                float some[vector];
+#pragma unroll
+                for (int v = 0; v < vector; v++) some[v] = sum[(i + w) * 2 + j + v];
+                Epilogue::template settle<vector>(early[(i + w) / 2][j / vector], some);
+#pragma unroll
+                for (int v = 0; v < vector; v++) two[j + v] = some[v];
+            }
+            word[w] = rounded_pair(typename Config::Type(), two[0], two[1]);
+        }
+    }
+};
+
+// Brings what the results of a tile need closer, long before they do.
+template <class Config, class Epilogue>
+KW_DEVICE void prefetch(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int thread) {
+    constexpr int lines = Config::tile_n / Epilogue::line;
+#pragma unroll
+    for (int i = 0; i < tile_m * lines; i += 256) {
+        const int m = work.m + (i + thread) / lines, n = work.n + (i + thread) % lines * Epilogue::line;
+        if (m < problem.m && n < problem.n) Epilogue::prefetch(args, (int64_t)work.batch * problem.m + m, n);
+    }
+}
+
+template <class Config, class Epilogue>
+KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
+                            uint32_t empty, int consumer) {
+    using S = Sizes<Config>;
+    using Results = Held<Config, Epilogue>;
+    const int lane = threadIdx.x & 31, row = consumer * 64 + (threadIdx.x >> 5 & 3) * 16 + (lane >> 2);
+    const int steps = (problem.k + tile_k - 1) / tile_k;
+    const Schedule<Config> schedule(problem);
+    const int thread = consumer * 128 + (threadIdx.x & 127);
+    Results held(problem, args, data + S::stages * S::stage_bytes + thread * 16);
+    Cursor at;
+    for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
+        const Work work = schedule[index];
+        prefetch<Config, Epilogue>(problem, args, work, thread);
+        float sum[1][Config::tile_n / 2];
+        int before = -1;
+#pragma unroll 1
+        for (int step = 0; step < steps; step++, at.advance<S::stages>()) {
+            multiply_stage<Config>(sum, data, full, at, consumer, step > 0);
+            wgmma_wait<1>();
+            if (before >= 0) release<Config>(empty, before, lane);
+            before = at.stage;
+#pragma unroll 1
+            while (held.is_due(step, steps, consumer)) held.leave_one(lane & 1);
+        }
+        const Settling<Config, Epilogue> settling(args, work.n + (lane & 3) * 2, problem.n);
+        wgmma_wait<0>();
+        pin(sum[0]);
+        release<Config>(empty, before, lane);
+        held.settle(settling, sum[0]);
+        held.begin(work, row, lane);
+    }
+    held.leave_all(lane & 1);
+}
+
+}  // namespace kw::gemm_sm90_late
+
+namespace kw::gemm_sm90_half {
+
+template <class Config, class Epilogue> struct Consumer<Config, gemm_sm90_late::Late<Epilogue>> {
+    static_assert(!Config::own_tiles, "a tile of each warpgroup's own leaves while the other one multiplies");
+    static constexpr int registers = 240, shared_bytes = gemm_sm90_late::Held<Config, Epilogue>::far_bytes;
+    KW_DEVICE static void run(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
+                              uint32_t empty, int consumer) {
+        gemm_sm90_late::consume_late<Config, Epilogue>(problem, args, data, full, empty, consumer);
+    }
+};
+
+}  // namespace kw::gemm_sm90_half
