@@ -21,6 +21,7 @@ from kernelwright.ir.nodes import (
     Update,
     walk,
 )
+from kernelwright.plan.epilogues import with_epilogues
 from kernelwright.plan.fuse import ends_of, fuse, spread_cheap_values, users_of
 from kernelwright.plan.indexed import read_by_index
 from kernelwright.plan.joins import joins_of, with_copied_parts
@@ -39,13 +40,15 @@ from kernelwright.plan.units import Unit, made_by
 def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph, origins = opened(prepared(graph, routes.resample), routes.own)
-    reducing, fed = (
-        frozenset(node for node, routed in origins.items() if routed in named)
-        for named in (routes.reducing, routes.fed)
-    )
-    units = with_reductions(units_of(graph, frozenset(origins)), graph, reducing)
-    units = ordered(with_prologues(units, graph, fed))
+    graph, origins = with_epilogues(graph, origins, named(origins, routes.reducing))
+    units = with_reductions(units_of(graph, frozenset(origins)), graph, named(origins, routes.reducing))
+    units = ordered(with_prologues(units, graph, named(origins, routes.fed)))
     return Placement(graph, units, routes, origins).placed()
+
+
+def named(origins: Mapping[Node, Node], routed: frozenset[Node]) -> frozenset[Node]:
+    """What has become of these contractions."""
+    return frozenset(node for node, origin in origins.items() if origin in routed)
 
 
 def prepared(graph: Graph, resample: bool = True) -> Graph:

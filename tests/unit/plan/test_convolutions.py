@@ -7,7 +7,7 @@ import pytest
 from benchmarks.conv_device import conv_of, kernel_of, module_of
 from kernelwright.device import resolve
 from kernelwright.generate.generate import default_choices
-from kernelwright.ir.nodes import Conv, Graph, Map
+from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Map, Reduce, Reshape
 from kernelwright.plan import Convolution, Plan, Routes, plan
 from kernelwright.plan.convolutions import phases_of, why_not_ours
 from kernelwright.tune.routes import without_losers
@@ -41,6 +41,17 @@ def test_what_follows_a_convolution_of_ours_is_in_its_kernel() -> None:
     assert isinstance(kernel.core, Convolution)
     assert [node.fn for node in kernel.region.maps] == ["add", "mul", "leaky_relu"]
     assert kernel.core.flops == 2 * 2 * 64 * 14 * 14 * 8 * 9
+
+
+def test_what_follows_it_in_another_shape_is_in_its_kernel_too() -> None:
+    """relu(conv) in groups of channels, less its mean over a group: only what needs the mean is computed later."""
+    node = conv("Conv2d(8, 12, 3)", (2, 8, 16, 16))
+    grouped = Map("relu", (Reshape(node, (2, 3, 4, 14, 14)),))
+    mean = Map("div", (Reduce("sum", grouped, (2, 3, 4)), Const(784.0, node.dtype)))
+    graph = Graph((node.x,), (Map("sub", (grouped, Broadcast(mean, grouped.shape))),), (), 0)  # type: ignore[arg-type]
+    made = plan(graph, Routes(frozenset({node}), frozenset(), "reference"))
+    assert [[m.fn for m in kernel.region.maps] for kernel in made.kernels if kernel.core is not None] == [["relu"]]
+    assert not any(m.fn == "relu" for kernel in made.kernels if kernel.core is None for m in kernel.region.maps)
 
 
 @pytest.mark.parametrize(
