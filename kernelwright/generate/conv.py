@@ -255,7 +255,7 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
 
 
 # Functions that there are in few instructions too, for arguments that have 11 bits.
-IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|softplus|hardsigmoid|hardswish)\(")
+IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish)\(")
 
 
 def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:

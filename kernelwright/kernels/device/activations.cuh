@@ -110,17 +110,6 @@ template <typename T> KW_DEVICE T softplus(T x, T beta, T threshold) {  // ln(1 
     return t > threshold ? x : y;
 }
 
-// kw: near_softplus
-template <typename T> KW_DEVICE T near_softplus(T x, T beta, T threshold) { return softplus(x, beta, threshold); }
-#ifdef __CUDACC__
-KW_DEVICE float near_softplus(float x, float beta, float threshold) {  // as softplus
-    const float t = x * beta;
-    float power;
-    asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(1.0f + exp2_bounded(abs(t) * -1.44269504f)));
-    return t > threshold ? x : fma(power, 0.693147182f, maximum(t, 0.0f)) / beta;
-}
-#endif
-
 // kw: near_hardsigmoid
 template <typename T> KW_DEVICE T near_hardsigmoid(T x) { return relu6(x + T(3)) * T(0.16666666666666666); }
 

@@ -93,7 +93,7 @@ def test_a_float16_product_without_bias_is_rounded_before_what_follows(tmp_path:
     [
         ("k of 16", {"gemm_simt", "gemm_epilogue", "gemm_prologue"}),
         ("one row", {"gemm_skinny", "gemm_epilogue", "ptx80", "ptx90"}),
-        ("bfloat16", {"gemm_sm90_half", "gemm_sm90_late", "gemm_epilogue", "ptx90"}),
+        ("bfloat16", {"gemm_sm90_half", "gemm_epilogue", "ptx90"}),
     ],
 )
 def test_the_file_carries_only_the_headers_of_its_template(tmp_path: Path, name: str, headers: set[str]) -> None:
