@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from kernelwright.generate.conv import shape_of
-from kernelwright.kernels import conv_sm90_kept
+from kernelwright.kernels import conv_mma, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_sm90_kept import Config
 from kernelwright.plan import Convolution, Kernel
@@ -133,7 +133,14 @@ def test_rows_can_be_taken_in_laps(name: str, rows: int, at_once: int, precision
         "abreast": ("Conv2d(16, 77, 3, padding=1)", (1, 16, 5, 33)),
     }[name]
     together = 2 if name == "abreast" else 1
-    pick = kept(lambda c: (c.rows, c.abreast) == (rows, together), lap_rows=at_once)
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        flat = kept(lambda c: (c.rows, c.abreast) == (at_once, together))(kernel, choices)
+        assert isinstance(flat, Config)
+        axis = "tile_h" if shape_of(kernel).most(1) > 1 else "tile_d"
+        tall = {axis: rows, "tile_n": flat.tile_w * rows}
+        return replace(flat, **tall, lap_rows=at_once, stages=conv_mma.chunks(flat, shape_of(kernel)))
+
     with multiprocessors(2):
         program = agrees(model(tmp_path, conv, shape), pick=pick, precision=precision)
     assert f"lap_rows = {at_once}," in program.text
