@@ -177,8 +177,12 @@ template <int channels, bool all_images> struct Kept {
     // --- by a warp of a team, all channels of which are its own (conv_sm90_kept.cuh)
 
     static constexpr bool of_teams = false;
-    template <class C> static constexpr int warp_pitch() { return ceil_div(C::tile_w * C::w_phases, 32) * 32 + 8; }
-    template <class C> static constexpr int warp_bytes() { return C::slab_vector > 0 ? 8 * warp_pitch<C>() * 4 : 0; }
+    template <class C> __host__ __device__ static constexpr int warp_pitch() {
+        return ceil_div(C::tile_w * C::w_phases, 32) * 32 + 8;
+    }
+    template <class C> __host__ __device__ static constexpr int warp_bytes() {
+        return C::slab_vector > 0 ? 8 * warp_pitch<C>() * 4 : 0;
+    }
 
     // A row of a lap: where it begins in a channel's row of the epilogue, and how many of its results are inside.
     struct Run {

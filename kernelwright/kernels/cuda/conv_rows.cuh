@@ -190,7 +190,7 @@ KW_DEVICE void run_plainly(const Problem<C>& problem, const typename Epilogue::A
 
 struct Reduced {
     static constexpr bool of_teams = true;
-    template <class Group, class Epilogue, int phase = 0> static constexpr int group_bytes() {
+    template <class Group, class Epilogue, int phase = 0> __host__ __device__ static constexpr int group_bytes() {
         constexpr int rows = rows_bytes<Group, Epilogue>();
         if constexpr (phase >= Epilogue::reductions) return rows;
         else {

@@ -286,7 +286,9 @@ template <class C> struct Shared {
 // teams abreast may have one.
 struct Stored {
     static constexpr bool of_teams = false;
-    template <class C> static constexpr int warp_bytes() { return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes; }
+    template <class C> __host__ __device__ static constexpr int warp_bytes() {
+        return (C::sent == 0 ? 1 : C::sent) * Leaving<C>::bytes;
+    }
 
     template <class C, class Epilogue, class Sums>
     KW_DEVICE static void take_of_warp(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
@@ -321,7 +323,7 @@ template <class C> struct Abreast {
 };
 
 // Of shared memory, for the ends of tiles: of teams abreast.
-template <class C, class Epilogue, class End> constexpr int end_bytes() {
+template <class C, class Epilogue, class End> __host__ __device__ constexpr int end_bytes() {
     if constexpr (End::of_teams) {
         return ceil_div(End::template group_bytes<Abreast<C>, Epilogue>(), 16) * 16;
     } else {

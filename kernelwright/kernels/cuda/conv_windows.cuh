@@ -76,12 +76,12 @@ template <int size_d, int size_h, int size_w> struct Pooled {
 
     // --- by a warp, 8 channels at a time: what a lap has of a tile
 
-    template <class C> static constexpr int lap_d() { return C::tile_d > 1 ? C::lap_rows : 1; }
-    template <class C> static constexpr int lap_h() { return C::tile_d > 1 ? 1 : C::lap_rows; }
+    template <class C> __host__ __device__ static constexpr int lap_d() { return C::tile_d > 1 ? C::lap_rows : 1; }
+    template <class C> __host__ __device__ static constexpr int lap_h() { return C::tile_d > 1 ? 1 : C::lap_rows; }
     template <class C> __host__ __device__ static constexpr int warp_pitch() {
         return (C::lap_rows * C::tile_w + 31) / 32 * 32 + 8;
     }
-    template <class C> static constexpr int warp_bytes() { return 8 * warp_pitch<C>() * 4; }
+    template <class C> __host__ __device__ static constexpr int warp_bytes() { return 8 * warp_pitch<C>() * 4; }
 
     template <class C, class Epilogue, class Sums>
     KW_DEVICE static void take_of_warp(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
