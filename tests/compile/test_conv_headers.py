@@ -204,3 +204,29 @@ def test_a_convolution_that_reduces_does_not_spill(name: str, template: ModuleTy
     found = convolving(tmp_path, name, "h200", pick, "tf32", REDUCING[body])
     assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+# What reduces where the weights stay: along the channels, of one team and of two; windows; over space.
+KEPT_ENDS = {
+    "channels": ("few channels", "self.conv(x).amin(1)"),
+    "channels of two teams": ("many channels", "torch.softmax(self.conv(x), 1)"),
+    "channels of phases": ("transposed, strided, three axes", "torch.logsumexp(self.conv(x), 1)"),
+    "windows": ("many channels", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
+    "windows of four": ("few channels", "F.avg_pool2d(self.conv(x), 4)"),
+    "space": ("many channels", "F.group_norm(F.gelu(self.conv(x)), 8)"),
+    "space of phases": ("transposed, strided, three axes", "self.conv(x).mean((2, 3, 4))"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("name", KEPT_ENDS)
+def test_no_convolution_that_keeps_its_weights_and_reduces_spills(name: str, number: int, tmp_path: Path) -> None:
+    case, body = KEPT_ENDS[name]
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        return nth_of(conv_sm90_kept, "h200", number)(kernel, choices) if kernel.core is not None else choices[0]
+
+    found = convolving(tmp_path, case, "h200", pick, body=body)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
