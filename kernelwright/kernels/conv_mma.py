@@ -71,6 +71,9 @@ SHUFFLES = 3
 MERGE_INSTRUCTIONS = 4
 PHASE_INSTRUCTIONS = 6
 WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its window
+# Results that leave in pairs cost so much more of memory's time than their bytes: 3.5, 5.2 and 4 times in problems 73, 15
+# and 72 of KernelBench's level 2 (benchmarks/results/2026-11-16-level2-conv-h200.jsonl).
+PAIRED = 4.0
 PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak
 FIRST_US = 1.5  # from a block's launch to its first load, and the drain of its stores
@@ -496,9 +499,18 @@ def beside_memory_us(config: Config, shape: ConvShape, device: Device, computing
     fetched = fetched_bytes(config, shape)
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else SPREAD[config.ahead]) + run_bytes(config, shape)
+    written += PAIRED * paired_bytes(shape)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * STREAM_SHARE) / 1e3
     l2 = grid(config, shape) * (fetched + weight_bytes(config, shape)) / L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2)) + finishing_us(config, shape, device)
+
+
+def paired_bytes(shape: ConvShape) -> int:
+    """Of results that are stored beside what is reduced of them, by threads that have two neighbours of a channel."""
+    if shape.rows is None or shape.rows.window:
+        return 0
+    stored = shape.results * ITEMSIZE[shape.dtype]
+    return stored if shape.epilogue_bytes >= stored else 0
 
 
 def run_bytes(config: Config, shape: ConvShape) -> float:
