@@ -71,8 +71,8 @@ SHUFFLES = 3
 MERGE_INSTRUCTIONS = 4
 PHASE_INSTRUCTIONS = 6
 WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its window
-# Results that leave in pairs cost so much more of memory's time than their bytes: 3.5, 5.2 and 4 times in problems 73, 15
-# and 72 of KernelBench's level 2 (benchmarks/results/2026-11-16-level2-conv-h200.jsonl).
+# Results that leave in pairs cost so much more of memory's time than their bytes: 3.5, 5.2 and 4 times in problems 73,
+# 15 and 72 of KernelBench's level 2 (benchmarks/results/2026-11-16-level2-conv-h200.jsonl).
 PAIRED = 4.0
 PHASE_US = 0.4
 FLOPS_PER_CLOCK = 256  # of a multiprocessor, in float32: tells the clock from the peak

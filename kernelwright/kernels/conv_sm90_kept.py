@@ -16,7 +16,7 @@ from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
 
 __all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
 
-HEADERS = (*conv_sm90.HEADERS, "wgmma_rows", "conv_sm90_kept")
+HEADERS = (*conv_sm90.HEADERS, "conv_kept_ends", "conv_kept_carry", "wgmma_rows", "conv_sm90_kept")
 
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone

@@ -28,7 +28,7 @@ HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
 ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
     **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
-    **{"wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
+    **{"conv_kept_ends": "sm_90a", "conv_kept_carry": "sm_90a", "wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
 }
 
 MODEL = """
