@@ -561,8 +561,12 @@ def vector(config: Config, shape: ConvShape) -> int:
     if config.w_phases != shape.y_step(2):
         return 1
     places = config.tile_w if shape.rows is None else 2
-    run, width = places * config.w_phases, shape.y_space[2]
-    return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and width % v == 0)
+    return widest_vector(shape, places * config.w_phases)
+
+
+def widest_vector(shape: ConvShape, run: int) -> int:
+    """The most neighbours of so many in a row that an access can have."""
+    return next(v for v in (4, 2, 1) if all(n % v == 0 for n in (shape.vector, run, shape.y_space[2])))
 
 
 def halves(config: Config) -> int:

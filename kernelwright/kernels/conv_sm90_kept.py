@@ -42,7 +42,7 @@ SUM_INSTRUCTIONS, STORE_INSTRUCTIONS, RESULT_INSTRUCTIONS = 5, 8, 4
 # Of a lap beyond the first, and of each chunk in it: phases looked up, stages waited for, the end of a tile begun
 # (counted by opcodes, not measured).
 LAP_INSTRUCTIONS, CHUNK_OF_LAP_INSTRUCTIONS = 130, 60
-# For a window that is pooled, beside its sums: where it lies, and its result.
+# Three estimates, neither counted nor measured. For a window that is pooled, beside its sums: its place, its result.
 WINDOW_INSTRUCTIONS = 40
 # For a sum that is added to what is known of its channel, beside what that computes.
 PIECE_INSTRUCTIONS = 3
@@ -422,8 +422,7 @@ def stores(config: Config, shape: ConvShape) -> int:
 
 def slab_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of a row in pieces that a lane stores at once."""
-    run, width = config.tile_w * config.w_phases, shape.y_space[2]
-    return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and width % v == 0)
+    return conv_mma.widest_vector(shape, config.tile_w * config.w_phases)
 
 
 def stored_vector(config: Config, shape: ConvShape) -> int:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Map, Node, Param, Reshape, View
-from kernelwright.simplify.motion import reshaped_back
+from kernelwright.plan.fuse import users_of
+from kernelwright.simplify.motion import in_shape_before
 
 
 def with_epilogues(
@@ -18,16 +19,13 @@ def with_epilogues(
 ) -> tuple[Graph, dict[Node, Node]]:
     """f(reshape(x), y)  ->  reshape(f(x, y in the shape of x))  where x is such a contraction, or a Map of it, and is
     used in no other shape. Those that are `left_alone` reduce their own results, Maps and all."""
-    users: dict[Node, set[Node]] = {}
-    for node in graph.nodes():
-        for operand in node.operands:
-            users.setdefault(operand, set()).add(node)
+    users = users_of(graph)
     done: dict[Node, Node] = {}
     ours: set[Node] = set()  # contractions and their epilogues, as they are now
     for node in graph.nodes():
         operands = tuple(done[x] for x in node.operands)
         current = node if operands == node.operands else node.rebuild(operands)
-        if node in origins and node not in left_alone and all(isinstance(u, Reshape) for u in users.get(node, ())):
+        if node in origins and node not in left_alone and all(isinstance(u, Reshape) for u in users[node]):
             ours.add(current)
         elif isinstance(current, Map):
             current = in_shape_of_ours(current, ours) or current
@@ -39,12 +37,11 @@ def in_shape_of_ours(n: Map, ours: set[Node]) -> Node | None:
     held = next((a for a in n.args if isinstance(a, Reshape) and a.x in ours), None)
     if held is None or not all(a.x in ours if isinstance(a, Reshape) else is_there_before(a) for a in n.args):
         return None
-    before = [reshaped_back(a, held) for a in n.args]
-    if None in before:
+    before = in_shape_before(n, held)
+    if before is None:
         return None
-    made = Map(n.fn, tuple(a for a in before if a is not None), n.to)
-    ours.add(made)
-    return Reshape(made, n.shape)
+    ours.add(before)
+    return Reshape(before, n.shape)
 
 
 def is_there_before(x: Node) -> bool:

@@ -64,13 +64,17 @@ def scalar_instead_of_broadcast(n: Node) -> Node | None:
 def map_before_reshape(n: Node) -> Node | None:
     """f(reshape(x), y)  ->  reshape(f(x, y in the shape of x))  where the reshape of x is held and y's is not"""
     match n:
-        case Map(fn, args, to):
+        case Map(_, args):
             held = next((a for a in args if isinstance(a, Reshape) and is_held(a.x, a.shape)), None)
-            if held is None:
-                return None
-            before = [reshaped_back(a, held) for a in args]
-            return None if None in before else Reshape(Map(fn, tuple(a for a in before if a), to), n.shape)
+            before = None if held is None else in_shape_before(n, held)
+            return None if before is None else Reshape(before, n.shape)
     return None
+
+
+def in_shape_before(n: Map, held: Reshape) -> Map | None:
+    """The same Map of operands in the shape that the held one had; None if one of them would be held itself."""
+    before = [reshaped_back(a, held) for a in n.args]
+    return None if None in before else Map(n.fn, tuple(a for a in before if a is not None), n.to)
 
 
 def reshaped_back(x: Node, held: Reshape) -> Node | None:

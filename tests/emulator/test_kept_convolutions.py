@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from kernelwright.generate.conv import shape_of
+from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import conv_mma, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_sm90_kept import Config
@@ -358,12 +359,6 @@ def test_windows_are_pooled_in_laps(tmp_path: Path) -> None:
     assert "lap_rows = 2" in agrees(path, pick=pick, precision="tf32", reducing=True).text
 
 
-def test_windows_with_infinities_are_pooled_plainly(tmp_path: Path) -> None:
-    inputs = "torch.randn(2, 8, 12, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
-    path = model(tmp_path, "Conv2d(8, 66, 3)", (2, 8, 12, 38), "return F.max_pool2d(self.conv(x), 2)", inputs)
-    agrees(path, pick=kept(), precision="tf32", reducing=True)
-
-
 # --- rows along the channels
 
 CHANNELS = {
@@ -386,18 +381,6 @@ def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: 
         program = agrees(model(tmp_path, *CHANNELS[name]), pick=kept(), precision=precision, reducing=True)
     assert [source.template for source in program.sources] == ["conv_sm90_kept"]
     assert ("abreast = 2" in program.text) == ("two teams" in name)
-
-
-@pytest.mark.parametrize("turns", [1, 2])
-def test_channels_of_phases_in_turns_are_reduced_lap_by_lap(turns: int, tmp_path: Path) -> None:
-    pick = kept(lambda c: c.turns == turns and c.w_phases == 2)
-    agrees(model(tmp_path, *CHANNELS["phases"]), pick=pick, precision="tf32", reducing=True)
-
-
-def test_channels_with_infinities_are_reduced_plainly(tmp_path: Path) -> None:
-    inputs = "torch.randn(2, 8, 6, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
-    path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 6, 38), "return torch.softmax(self.conv(x), 1)", inputs)
-    agrees(path, pick=kept(), precision="tf32", reducing=True)
 
 
 # --- rows over space, in pieces
@@ -441,13 +424,18 @@ def test_a_warp_leaves_what_it_knows_of_its_channels(name: str, precision: str, 
     assert is_kept(program.text)
 
 
+# --- all three
+
+
 @pytest.mark.parametrize("turns", [1, 2])
-def test_phases_in_turns_leave_what_they_know_of_channels(turns: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", [CHANNELS["phases"], PIECES["phases"]], ids=["channels", "pieces"])
+def test_phases_in_turns_are_reduced_lap_by_lap(case: tuple[str, Shape, str], turns: int, tmp_path: Path) -> None:
     pick = kept(lambda c: c.turns == turns and c.w_phases == 2)
-    agrees(model(tmp_path, *PIECES["phases"]), pick=pick, precision="tf32", reducing=True)
+    agrees(model(tmp_path, *case), pick=pick, precision="tf32", reducing=True)
 
 
-def test_pieces_with_infinities_are_found_plainly(tmp_path: Path) -> None:
-    inputs = "torch.randn(2, 8, 6, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
-    path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 6, 38), "return self.conv(x).amax((2, 3))", inputs)
+@pytest.mark.parametrize("body", ["F.max_pool2d(y, 2)", "torch.softmax(y, 1)", "y.amax((2, 3))"])
+def test_tiles_with_infinities_are_reduced_plainly(body: str, tmp_path: Path) -> None:
+    inputs = "torch.randn(2, 8, 12, 38).index_fill_(3, torch.tensor([9]), float('inf'))"
+    path = model(tmp_path, "Conv2d(8, 70, 3)", (2, 8, 12, 38), f"y = self.conv(x); return {body}", inputs)
     agrees(path, pick=kept(), precision="tf32", reducing=True)

@@ -9,8 +9,9 @@ namespace kw::conv_sm90_kept {
 using conv::Phase;
 using conv::Place;
 using conv_mma::ceil_div;
-using conv_mma::Part;
+using conv_mma::OfWarp;
 using conv_mma::Problem;
+using conv_mma::Run;
 using conv_mma::Sizes;
 using conv_mma::Tile;
 using conv_mma::Work;
@@ -63,14 +64,12 @@ template <class C> struct Leaving {
     // is computed here, with operands that are the same for all of them.
     template <class Epilogue, class Sums>
     KW_DEVICE static void put(float* slab, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
-                              int64_t plane, const Place& at, int row, int half) {
+                              int64_t plane, const Run& at, int row, int half) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < C::tile_w / 8; i++) {
             float v[2 * P];
-#pragma unroll
-            for (int j = 0; j < 2 * P; j++)
-                v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
+            conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + i, half, inverse);
             const int column = i * 8 + lane % 4 * 2;
             if (one_run && i * 8 + 8 > C::y_w && column >= C::y_w) continue;
             float* to = slab + lane / 4 * pitch + (one_run ? row * C::y_w : 0) + column * P;
@@ -117,31 +116,20 @@ template <class C> struct Leaving {
     // Results that the copy engine takes to memory: a thread computes what becomes of its sums, which are all of one
     // channel, and is done. A row lies in its slab as it does in memory, from a multiple of 16 bytes on; what is before
     // the first such multiple and behind the last one, three results at most, threads store.
-    struct Row {
-        int d, h, w, count;  // where it begins, and how many of its results are inside
-    };
-    KW_DEVICE static Row row_of(const Work& work, const Phase& phase, int row) {
-        const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
-        const int left = C::y_w - at.w * P;
-        return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
-                !conv_mma::is_inside<C>(phase, at) ? 0 : left < results ? left : results};
-    }
     template <class Epilogue>
-    KW_DEVICE static float* place(const typename Epilogue::Args& args, int64_t plane, const Row& row) {
+    KW_DEVICE static float* place(const typename Epilogue::Args& args, int64_t plane, const Run& row) {
         return conv::place_in<C, Epilogue>(args, plane, row.d, row.h, row.w);
     }
     KW_DEVICE static int behind_sixteen(const float* place) { return V == 4 ? 0 : (int)((uintptr_t)place / 4 % 4); }
 
     template <class Epilogue, class Sums>
     KW_DEVICE static void put_values(float* to, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
-                                     int64_t plane, const Row& at, int row, int half) {
+                                     int64_t plane, const Run& at, int row, int half) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < C::tile_w / 8; i++) {
             float v[2 * P];
-#pragma unroll
-            for (int j = 0; j < 2 * P; j++)
-                v[j] = sums[j % P].at(0, row * (C::tile_w / 8) + i, half * 2 + j / P) * inverse;
+            conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + i, half, inverse);
             const int column = i * 8 + lane % 4 * 2;
             const auto y = conv::values_in<C, Epilogue, 2 * P>(args, v, plane, at.d, at.h);
 #pragma unroll
@@ -154,7 +142,7 @@ template <class C> struct Leaving {
     // Eight channels of a slab, of which `channels` exist; of each a lane has the run, others what is at its ends.
     template <class Epilogue>
     KW_DEVICE static void hand_over(const float* slab, const typename Epilogue::Args& args, int64_t plane, int channels,
-                                    const Row& row) {
+                                    const Run& row) {
         const int channel = threadIdx.x % 8, end = (int)(threadIdx.x % 32 / 8) - 1;
         if (row.count == 0 || channel >= channels || (V == 4 && end >= 0)) return;
         float* to = place<Epilogue>(args, plane + channel, row);
@@ -181,7 +169,7 @@ template <class C> struct Leaving {
             if (C::outputs % 64 == 0 || left > 0) {
                 const int64_t plane =
                     (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + first;
-                const Row at = row_of(work, phase, first_row + row);
+                const Run at = conv_mma::run_of<C>(phase, work, first_row + row);
                 const int64_t my_plane = plane + (C::outputs % 8 == 0 || mine < left ? mine : left - 1);
                 float* to = slab + mine * pitch + behind_sixteen(place<Epilogue>(args, my_plane, at));
                 put_values<Epilogue>(to, args, sums, inverse[half], my_plane, at, row, half);
@@ -193,24 +181,19 @@ template <class C> struct Leaving {
         }
     }
 
-    // Rows of a tile from `first_row` on. Finite inputs and weights, of at most 2^15 each, have finite sums: only where
-    // not all inputs are, sums are looked at.
+    // Rows of a tile from `first_row` on.
     template <class Epilogue, class Sums>
     KW_DEVICE static void take(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                int first_row, const Sums (&sums)[P], float inverse_x, bool are_finite, float* slab) {
-        const int lane = threadIdx.x % 32, output = work.first_output + threadIdx.x / 32 % 4 * 16;
-        Part<C> part;
-        part.first_output = output + lane / 4, part.first_column = first_row * C::tile_w + lane % 4 * 2;
-        float inverse[2];
-        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
-        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
-        if (!__all_sync(~0u, finite)) {
-            conv_mma::finish_plainly<C, Epilogue, 2, Sums::N>(problem, args, work, part);
+        const OfWarp<C> of_warp(problem, work, first_row * C::tile_w, sums, inverse_x, are_finite);
+        const int lane = threadIdx.x % 32, output = of_warp.output;
+        if (!__all_sync(~0u, of_warp.finite)) {
+            conv_mma::finish_plainly<C, Epilogue, 2, Sums::N>(problem, args, work, of_warp.part);
             return;
         }
         const Phase& phase = problem.phases[work.phase];
         if constexpr (C::sent > 0) {
-            send<Epilogue>(args, work, phase, first_row, sums, inverse, output, slab);
+            send<Epilogue>(args, work, phase, first_row, sums, of_warp.inverse, output, slab);
         } else {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
@@ -220,10 +203,8 @@ template <class C> struct Leaving {
                                       (C::outputs % 8 == 0 || mine < C::outputs ? mine : C::outputs - 1);
 #pragma unroll
                 for (int row = 0; row < rows; row++) {
-                    const Place at = conv_mma::place_of<C>(work, (first_row + row) * C::tile_w);
-                    const Place of_result = {at.image, phase.axis[0].y_first + at.d * C::y_step_d,
-                                             phase.axis[1].y_first + at.h * C::y_step_h, 0};
-                    put<Epilogue>(slab, args, sums, inverse[half], plane, of_result, row, half);
+                    const Run at = conv_mma::run_of<C>(phase, work, first_row + row);
+                    put<Epilogue>(slab, args, sums, of_warp.inverse[half], plane, at, row, half);
                     if (one_run && row + 1 < rows) continue;
                     __syncwarp();
                     store<Epilogue>(slab, args, work, phase, first, first_row + (one_run ? 0 : row));

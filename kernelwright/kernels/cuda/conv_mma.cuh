@@ -416,6 +416,45 @@ KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& pr
     return scales_back(inverse, problem, work, part, inverse_x) & all_finite(sums);
 }
 
+// Two places that a lane has of a channel, in all phases that are together: neighbours of the result, scaled back.
+template <class Sums, int P>
+KW_DEVICE void scale_places(float (&v)[2 * P], const Sums (&sums)[P], int m, int n, int half, float inverse) {
+#pragma unroll
+    for (int j = 0; j < 2 * P; j++) v[j] = sums[j % P].at(m, n, half * 2 + j / P) * inverse;
+}
+
+// What a warp of a warpgroup, which has 64 channels, knows as a tile ends: its first of 16 channels, its part of the
+// sums, from a column of the tile on, and what undoes their scales. Finite inputs and weights, of at most 2^15 each, have
+// finite sums: only where not all inputs are, sums are looked at.
+template <class C> struct OfWarp {
+    int output;
+    Part<C> part;
+    float inverse[2];
+    bool finite;  // whether all that this thread has is
+
+    template <class Sums>
+    KW_DEVICE OfWarp(const Problem<C>& problem, const Work& work, int first_column, const Sums (&sums)[C::w_phases],
+                     float inverse_x, bool are_finite) {
+        const int lane = threadIdx.x % 32;
+        output = work.first_output + threadIdx.x / 32 % 4 * 16;
+        part.first_output = output + lane / 4, part.first_column = first_column + lane % 4 * 2;
+        finite = scales_back(inverse, problem, work, part, inverse_x);
+        if (!are_finite) finite = finite && all_finite(sums);
+    }
+};
+
+// A row of a tile whose phases of w are all together: where its results begin, and how many of them are inside.
+struct Run {
+    int d, h, w, count;
+};
+template <class C> KW_DEVICE Run run_of(const Phase& phase, const Work& work, int row) {
+    constexpr int P = C::w_phases, results = C::tile_w * P;
+    const Place at = place_of<C>(work, row * C::tile_w);
+    const int left = C::y_w - at.w * P;
+    return {phase.axis[0].y_first + at.d * C::y_step_d, phase.axis[1].y_first + at.h * C::y_step_h, at.w * P,
+            !is_inside<C>(phase, at) ? 0 : left < results ? left : results};
+}
+
 // Results on their way to memory. A warp holds them as pieces of 2 columns by 8 channels, and memory wants long runs of one
 // channel. So 16 channels of some columns at a time go through a part of shared memory that is the warp's own; then a
 // lane has one column, or `vector` neighbours, of one channel after the other.
@@ -442,8 +481,7 @@ template <class C> struct Slab {
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 float v[2 * P];
-#pragma unroll
-                for (int j = 0; j < 2 * P; j++) v[j] = sums[j % P].at(m, n + i, half * 2 + j / P) * inverse[m * 2 + half];
+                scale_places(v, sums, m, n + i, half, inverse[m * 2 + half]);
                 float* to = slab + (half * 8 + lane / 4) * pitch + (i * 8 + lane % 4 * 2) * P;
 #pragma unroll
                 for (int j = 0; j < 2 * P; j += 2) *(float2*)(to + j) = make_float2(v[j], v[j + 1]);

@@ -13,8 +13,10 @@ namespace kw::conv_pieces {
 using conv::Phase;
 using conv::Place;
 using conv_mma::ceil_div;
+using conv_mma::OfWarp;
 using conv_mma::Part;
 using conv_mma::Problem;
+using conv_mma::Run;
 using conv_mma::Sizes;
 using conv_mma::Work;
 using row_pieces::merge_lane;
@@ -130,25 +132,33 @@ template <int channels, bool all_images> struct Kept {
     template <class C, class Epilogue>
     KW_DEVICE static void add_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                       State<Epilogue>* states) {
-        using Index = typename Epilogue::Index;
         const int in_tile = threadIdx.x % C::tile_m, first = threadIdx.x / C::tile_m;
-        const int output = work.first_output + in_tile, channel = work.group * C::outputs + output;
+        if (first >= plain_parts<C>()) return;
+        states[first * C::tile_m + in_tile] = plain_state<C, Epilogue>(
+            problem, args, work, work.first_output + in_tile, first, C::tile_n * C::w_phases, plain_parts<C>());
+    }
+    // Of one channel, every so many pixels.
+    template <class C, class Epilogue>
+    KW_DEVICE static State<Epilogue> plain_state(const Problem<C>& problem, const typename Epilogue::Args& args,
+                                                 const Work& work, int output, int first, int end, int apart) {
+        using Index = typename Epilogue::Index;
         State<Epilogue> state;
         state.clear();
-        if (output < C::outputs && first < plain_parts<C>()) {
-            const Index row = (Index)row_of<C>(work.first.image, channel);
-            const auto r = Epilogue::template begin<1>(args, row);
+        if (output >= C::outputs) return state;
+        const int channel = work.group * C::outputs + output;
+        const Index row = (Index)row_of<C>(work.first.image, channel);
+        const auto r = Epilogue::template begin<1>(args, row);
 #pragma unroll 1
-            for (int slot = first; slot < C::tile_n * C::w_phases; slot += plain_parts<C>()) {
-                const Pixel<C> pixel(problem, work, slot);
-                if (!pixel.is_inside()) continue;
-                const Index column = (Index)(pixel.column + channel_column<C>(channel));
-                auto x = Epilogue::template load<1>(args, row, column);
-                Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
-                Epilogue::step(args, row, column, x, r, state);
-            }
+        for (int slot = first; slot < end; slot += apart) {
+            const Pixel<C> pixel(problem, work, slot);
+            if (!pixel.is_inside()) continue;
+            const Index column = (Index)(pixel.column + channel_column<C>(channel));
+            auto x = Epilogue::template load<1>(args, row, column);
+            Epilogue::given(x)[0] =
+                conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
+            Epilogue::step(args, row, column, x, r, state);
         }
-        if (first < plain_parts<C>()) states[first * C::tile_m + in_tile] = state;
+        return state;
     }
 
     template <class C, class Epilogue, class Sums>
@@ -184,21 +194,11 @@ template <int channels, bool all_images> struct Kept {
         return C::slab_vector > 0 ? 8 * warp_pitch<C>() * 4 : 0;
     }
 
-    // A row of a lap: where it begins in a channel's row of the epilogue, and how many of its results are inside.
-    struct Run {
-        int64_t column;
-        int count;
-    };
-    template <class C> KW_DEVICE static Run run_of(const Problem<C>& problem, const Work& work, int row) {
-        constexpr int P = C::w_phases;
-        static_assert(P == C::y_step_w, "results of a row are neighbours");
-        const Phase& phase = problem.phases[work.phase];
-        const Place at = conv_mma::place_of<C>(work, row * C::tile_w);
-        const int d = phase.axis[0].y_first + at.d * C::y_step_d, h = phase.axis[1].y_first + at.h * C::y_step_h,
-                  left = C::y_w - at.w * P;
-        const int64_t image = all_images ? (int64_t)at.image * channels * (C::y_d * C::y_h * C::y_w) : 0;
-        return {image + (d * C::y_h + h) * C::y_w + at.w * P,
-                !conv_mma::is_inside<C>(phase, at) ? 0 : left < C::tile_w * P ? left : C::tile_w * P};
+    // Where a row of the tile begins in a channel's row of the epilogue.
+    template <class C> KW_DEVICE static int64_t first_column(const Work& work, const Run& run) {
+        static_assert(C::w_phases == C::y_step_w, "results of a row are neighbours");
+        const int64_t image = all_images ? (int64_t)work.first.image * channels * (C::y_d * C::y_h * C::y_w) : 0;
+        return image + (run.d * C::y_h + run.h) * C::y_w + run.w;
     }
 
     template <class C, class Epilogue, class Sums>
@@ -206,24 +206,21 @@ template <int channels, bool all_images> struct Kept {
                                        int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
                                        float* slab) {
         static_assert(Epilogue::reductions == 1 && Epilogue::phases == 1, "rows are finished by another launch");
-        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
-        Part<C> part;
-        part.first_output = output + lane / 4;
-        float inverse[2];
-        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
-        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
-        if (!__all_sync(~0u, finite)) {
+        const OfWarp<C> of_warp(problem, work, 0, sums, inverse_x, are_finite);
+        const int output = of_warp.output;
+        if (!__all_sync(~0u, of_warp.finite)) {
             take_plainly<C, Epilogue>(problem, args, work, first_row, output);
             return;
         }
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             if (C::outputs % 64 != 0 && output + half * 8 >= C::outputs) return;
-            add_half<C, Epilogue>(problem, args, work, first_row, sums, inverse[half], output + half * 8, half);
+            add_half<C, Epilogue>(problem, args, work, first_row, sums, of_warp.inverse[half], output + half * 8,
+                                  half);
             if constexpr (Epilogue::stores)
 #pragma unroll
                 for (int row = 0; row < C::lap_rows; row++) {
-                    put<C>(slab, sums, inverse[half], row, half);
+                    put<C>(slab, sums, of_warp.inverse[half], row, half);
                     __syncwarp();
                     store<C, Epilogue>(problem, args, work, first_row + row, slab, output + half * 8);
                     __syncwarp();
@@ -245,21 +242,22 @@ template <int channels, bool all_images> struct Kept {
         state.clear();
 #pragma unroll
         for (int row = 0; row < C::lap_rows; row++) {
-            const Run run = run_of<C>(problem, work, first_row + row);
+            const Run run = conv_mma::run_of<C>(problem.phases[work.phase], work, first_row + row);
 #pragma unroll
-            for (int n = 0; n < C::tile_w / 8; n++)
+            for (int n = 0; n < C::tile_w / 8; n++) {
+                float v[2 * P];
+                conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + n, half, inverse);
 #pragma unroll
                 for (int i = 0; i < 2 * P; i += V) {
                     const int result = (n * 8 + lane % 4 * 2) * P + i;
                     if (result >= run.count) continue;
-                    const Index column = (Index)(run.column + result + channel_column<C>(channel));
+                    const Index column = (Index)(first_column<C>(work, run) + result + channel_column<C>(channel));
                     auto x = Epilogue::template load<V>(args, row_of_channel, column);
 #pragma unroll
-                    for (int j = 0; j < V; j++)
-                        Epilogue::given(x)[j] =
-                            sums[(i + j) % P].at(0, row * (C::tile_w / 8) + n, half * 2 + (i + j) / P) * inverse;
+                    for (int j = 0; j < V; j++) Epilogue::given(x)[j] = v[i + j];
                     Epilogue::add(args, row_of_channel, column, x, r, state);
                 }
+            }
         }
         State<Epilogue> one = state.folded();
         merge_lane(one, 1);
@@ -272,15 +270,13 @@ template <int channels, bool all_images> struct Kept {
         constexpr int P = C::w_phases;
         const int lane = threadIdx.x % 32;
 #pragma unroll
-        for (int n = 0; n < C::tile_w / 8; n++)
+        for (int n = 0; n < C::tile_w / 8; n++) {
+            float v[2 * P];
+            conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + n, half, inverse);
+            float* to = slab + lane / 4 * warp_pitch<C>() + (n * 8 + lane % 4 * 2) * P;
 #pragma unroll
-            for (int i = 0; i < 2 * P; i += 2) {
-                const auto at = [&](int j) {
-                    return sums[j % P].at(0, row * (C::tile_w / 8) + n, half * 2 + j / P) * inverse;
-                };
-                *(float2*)(slab + lane / 4 * warp_pitch<C>() + (n * 8 + lane % 4 * 2) * P + i) =
-                    make_float2(at(i), at(i + 1));
-            }
+            for (int i = 0; i < 2 * P; i += 2) *(float2*)(to + i) = make_float2(v[i], v[i + 1]);
+        }
     }
 
     // A row of the tile, of eight channels from `first` on: lanes store neighbours.
@@ -289,7 +285,7 @@ template <int channels, bool all_images> struct Kept {
                                 const float* slab, int first) {
         using Index = typename Epilogue::Index;
         constexpr int V = C::slab_vector, results = C::tile_w * C::w_phases;
-        const Run run = run_of<C>(problem, work, row);
+        const Run run = conv_mma::run_of<C>(problem.phases[work.phase], work, row);
 #pragma unroll
         for (int i = 0; i < ceil_div(results / V, 32); i++) {
             const int result = ((int)threadIdx.x % 32 + i * 32) * V;
@@ -299,7 +295,7 @@ template <int channels, bool all_images> struct Kept {
                 if (C::outputs % 64 != 0 && first + j >= C::outputs) continue;
                 const int channel = work.group * C::outputs + first + j;
                 const Index of_channel = (Index)row_of<C>(work.first.image, channel),
-                            column = (Index)(run.column + result + channel_column<C>(channel));
+                            column = (Index)(first_column<C>(work, run) + result + channel_column<C>(channel));
                 auto x = Epilogue::template load<V>(args, of_channel, column);
                 Epilogue::given(x) = kw::load<V>(slab + j * warp_pitch<C>() + result);
                 Epilogue::store(args, of_channel, column, x, Epilogue::template begin<1>(args, of_channel));
@@ -311,24 +307,10 @@ template <int channels, bool all_images> struct Kept {
     template <class C, class Epilogue>
     KW_DEVICE static void take_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                        int first_row, int first) {
-        using Index = typename Epilogue::Index;
-        const int lane = threadIdx.x % 32, output = first + lane % 16;
-        State<Epilogue> state;
-        state.clear();
-        if (output < C::outputs) {
-            const int channel = work.group * C::outputs + output;
-            const Index row = (Index)row_of<C>(work.first.image, channel);
-            const auto r = Epilogue::template begin<1>(args, row);
-#pragma unroll 1
-            for (int slot = lane / 16; slot < C::lap_rows * C::tile_w * C::w_phases; slot += 2) {
-                const Pixel<C> pixel(problem, work, first_row * C::tile_w * C::w_phases + slot);
-                if (!pixel.is_inside()) continue;
-                const Index column = (Index)(pixel.column + channel_column<C>(channel));
-                auto x = Epilogue::template load<1>(args, row, column);
-                Epilogue::given(x)[0] = conv::plain_sum<C>(problem.x, problem.weight, pixel.phase, pixel.place, work.group, output);
-                Epilogue::step(args, row, column, x, r, state);
-            }
-        }
+        constexpr int of_a_row = C::tile_w * C::w_phases;
+        const int lane = threadIdx.x % 32, output = first + lane % 16, slot = first_row * of_a_row;
+        State<Epilogue> state = plain_state<C, Epilogue>(problem, args, work, output, slot + lane / 16,
+                                                         slot + C::lap_rows * of_a_row, 2);
         merge_lane(state, 16);
         if (lane < 16 && output < C::outputs) leave<C, Epilogue>(args, work, output, state);
     }

@@ -24,11 +24,8 @@ using conv_mma::Work;
 
 // Those who have all channels of some pixels: a block with its tile, or teams that are abreast (conv_sm90_kept.cuh).
 // Slots: pixels of all phases that they compute together, column by column, the phases of a column side by side.
-template <class C> struct Block {
-    static constexpr int threads = Sizes<C>::threads, warps_m = C::warps_m, slots = C::tile_n * C::w_phases;
-    static constexpr int outputs = C::tile_m;
-    KW_DEVICE static int rank() { return threadIdx.x; }
-    KW_DEVICE static void sync() { __syncthreads(); }
+template <class C> struct Block : conv_mma::All<C> {
+    static constexpr int warps_m = C::warps_m, slots = C::tile_n * C::w_phases, outputs = C::tile_m;
     KW_DEVICE static bool any(bool mine, void*) { return __syncthreads_or(mine); }
 };
 
@@ -216,14 +213,10 @@ struct Reduced {
     KW_DEVICE static void take_of_teams(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                                         int first_row, const Sums (&sums)[C::w_phases], float inverse_x, bool are_finite,
                                         char* memory) {
-        const int lane = threadIdx.x % 32;
-        Part<C> part;
-        part.first_output = work.first_output + (int)threadIdx.x / 32 % 4 * 16 + lane / 4, part.first_column = lane % 4 * 2;
-        float inverse[2];
-        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
-        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
+        const conv_mma::OfWarp<C> of_warp(problem, work, 0, sums, inverse_x, are_finite);
         const int first_slot = first_row * C::tile_w * C::w_phases;
-        reduce<C, Epilogue, Group>(problem, args, work, part, first_slot, sums, inverse, finite, memory);
+        reduce<C, Epilogue, Group>(problem, args, work, of_warp.part, first_slot, sums, of_warp.inverse, of_warp.finite,
+                                   memory);
     }
 
     template <class C, class Epilogue, class Group, class Sums>

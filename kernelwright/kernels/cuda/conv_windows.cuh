@@ -13,6 +13,8 @@ namespace kw::conv_windows {
 
 using conv::Phase;
 using conv::Place;
+using conv_mma::All;
+using conv_mma::OfWarp;
 using conv_mma::Part;
 using conv_mma::Problem;
 using conv_mma::Sizes;
@@ -27,11 +29,7 @@ template <int images, int d, int h, int w> struct Patch {
     KW_DEVICE float* at(int channel, int place) const { return sums + channel * pitch + place; }
 };
 
-// Those who share a patch.
-template <class C> struct Block {
-    static constexpr int threads = Sizes<C>::threads;
-    KW_DEVICE static int rank() { return threadIdx.x; }
-};
+// Those who share a patch, where it is not all of a block.
 struct Warp {
     static constexpr int threads = 32;
     KW_DEVICE static int rank() { return threadIdx.x % 32; }
@@ -68,10 +66,10 @@ template <int size_d, int size_h, int size_w> struct Pooled {
                                     sums[0].at(m / 2, n, m % 2 * 2 + 1) * inverse[m]);
                 }
         } else {
-            add_plainly<C, Block<C>>(problem, work, 0, patch);
+            add_plainly<C, All<C>>(problem, work, 0, patch);
         }
         __syncthreads();
-        pool<C, Epilogue, Block<C>>(args, work, patch);
+        pool<C, Epilogue, All<C>>(args, work, patch);
     }
 
     // --- by a warp, 8 channels at a time: what a lap has of a tile
@@ -91,25 +89,23 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         static_assert(C::phases == 1 && C::y_step_d * C::y_step_h * C::y_step_w == 1, "neighbours are in one tile");
         static_assert(lap_d<C>() % size_d == 0 && lap_h<C>() % size_h == 0 && C::tile_w % size_w == 0,
                       "windows are whole");
-        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
-        Part<C> part;
-        part.first_output = output + lane / 4, part.first_column = lane % 4 * 2;
-        float inverse[2];
-        bool finite = conv_mma::scales_back(inverse, problem, work, part, inverse_x);
-        if (!are_finite) finite = finite && conv_mma::all_finite(sums);
-        const bool plainly = !__all_sync(~0u, finite);
+        const OfWarp<C> of_warp(problem, work, 0, sums, inverse_x, are_finite);
+        const int lane = threadIdx.x % 32;
+        const bool plainly = !__all_sync(~0u, of_warp.finite);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int first = output + half * 8;
+            const int first = of_warp.output + half * 8;
             if (C::outputs % 64 != 0 && first >= C::outputs) return;
             const Patch<1, lap_d<C>(), lap_h<C>(), C::tile_w> patch = {
                 slab, warp_pitch<C>(), 8, first, conv_mma::place_of<C>(work, first_row * C::tile_w)};
             if (plainly) add_plainly<C, Warp>(problem, work, first_row * C::tile_w, patch);
             else
 #pragma unroll
-                for (int i = 0; i < Sums::N; i++)
-                    *(float2*)patch.at(lane / 4, i * 8 + lane % 4 * 2) = make_float2(
-                        sums[0].at(0, i, half * 2) * inverse[half], sums[0].at(0, i, half * 2 + 1) * inverse[half]);
+                for (int i = 0; i < Sums::N; i++) {
+                    float v[2];
+                    conv_mma::scale_places(v, sums, 0, i, half, of_warp.inverse[half]);
+                    *(float2*)patch.at(lane / 4, i * 8 + lane % 4 * 2) = make_float2(v[0], v[1]);
+                }
             __syncwarp();
             pool<C, Epilogue, Warp>(args, work, patch);
             __syncwarp();

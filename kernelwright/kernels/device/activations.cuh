@@ -73,7 +73,7 @@ template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w
     return x * quotient(w, w + T(2));
 }
 
-// --- the same in few instructions, for what follows products of 11 bits: off by some 2^-20 of what they are
+// --- the same in few instructions, for what follows products of 11 bits: off by 2^-18 of what they are, or less
 
 // kw: near_sigmoid
 template <typename T> KW_DEVICE T near_sigmoid(T x) { return sigmoid(x); }
