@@ -7,7 +7,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from kernelwright.device import Device
-from kernelwright.generate import conv, gemm, pointwise, reduce, ring, scan, sliding, spread, woven
+from kernelwright.generate import conv, gemm, held, pointwise, reduce, ring, scan, sliding, spread, woven
 from kernelwright.generate.folding import folded
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.program import Launch, Program, ProgramStep, Source
@@ -25,6 +25,7 @@ TEMPLATES: tuple[Template, ...] = (
     *pointwise.TEMPLATES,
     *reduce.TEMPLATES,
     *woven.TEMPLATES,
+    *held.TEMPLATES,
     *ring.TEMPLATES,
     *spread.TEMPLATES,
     *sliding.TEMPLATES,

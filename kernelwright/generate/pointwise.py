@@ -126,13 +126,17 @@ class Writer:
         lines = [
             f"// {formula}",
             f"struct {name} {{",
-            f"    using Index = {'int64_t' if self.grid.wide_index else 'int'};",
+            f"    using Index = {self.index_type};",
             f"    static constexpr int64_t {self.extents()};",
             f"    struct Args {{ {members} }};",
             *self.members(),
             "};",
         ]
         return "\n".join(lines)
+
+    @property
+    def index_type(self) -> str:
+        return "int64_t" if self.grid.wide_index else "int"
 
     def extents(self) -> str:
         return f"rows = {self.grid.rows}, columns = {self.grid.columns}"

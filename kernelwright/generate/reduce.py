@@ -591,6 +591,19 @@ def work_of_region(region: Region, written_over: tuple[tuple[str, str], ...]) ->
         in_place=any(layout.buffer.name in stored for layout in reads_for_more(region)),
         sent=bool(early) and all(a.is_vector for a in early) and not writer.picked,
         late_bytes=sum(a.layout.buffer.dtype.itemsize for a in map(writer.access, writer.late) if a.is_vector),
+        late_shared=late_is_shared(writer, kernel),
+    )
+
+
+def late_is_shared(writer: RowsWriter, kernel: Kernel) -> bool:
+    """Whether what only the last phase reads is the same for every row: vectors of one size, which nothing writes."""
+    late = [writer.access(name) for name in writer.late]
+    written = {*(access.layout.buffer.name for access in writer.grid.stores), *kernel.writes_over.values()}
+    return (
+        writer.phases.finishing == 1
+        and len({access.layout.buffer.dtype.itemsize for access in late}) == 1
+        and all(a.is_vector and not any(rows_of(a).outer) for a in late)
+        and not any(access.layout.buffer.name in written for access in late)
     )
 
 

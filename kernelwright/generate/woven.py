@@ -27,10 +27,10 @@ from kernelwright.generate.reduce import (
 )
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.nodes import Reduce
-from kernelwright.kernels import reduce_ring, reduce_spread, reduce_woven
+from kernelwright.kernels import reduce_held, reduce_ring, reduce_spread, reduce_woven
 from kernelwright.plan import Kernel
 
-RowsConfig: TypeAlias = reduce_woven.Config | reduce_ring.Config | reduce_spread.Config
+RowsConfig: TypeAlias = reduce_woven.Config | reduce_ring.Config | reduce_held.Config | reduce_spread.Config
 
 
 class WovenWriter(RowsWriter):
@@ -40,6 +40,7 @@ class WovenWriter(RowsWriter):
         super().__init__(kernel)
         self.reads_again = reads_again
         self.loads_by = "load_once"
+        self.loads_late_by = "load_constant"
         self.given: list[str] = []  # operands that a function has as `late`
         written = {layout.buffer.name for _, layout in kernel.region.stores}
         self.changing = {*written, *kernel.writes_over.values()}
@@ -54,7 +55,7 @@ class WovenWriter(RowsWriter):
         """What only the last phase wants is loaded there, so that the first has its registers; where nothing changes
         it, even before the stores of the vectors ahead of it."""
         if access in self.late_accesses:
-            return "load_constant" if access.layout.buffer.name not in self.changing else "load"
+            return self.loads_late_by if access.layout.buffer.name not in self.changing else "load"
         return self.loads_by if any(rows_of(access).outer) else "load"
 
     def load_lines(self, target: str, access: Access, declared: str = "") -> list[str]:
@@ -133,7 +134,7 @@ class WovenWriter(RowsWriter):
         return phase == 0 and super().goes_forward(phase)
 
     def is_given(self, access: Access) -> bool:
-        return access.is_vector and self.way_of(access) == "load_constant"
+        return access.is_vector and access in self.late_accesses and access.layout.buffer.name not in self.changing
 
 
 def woven_configs(kernel: Kernel, device: Device) -> Sequence[reduce_woven.Config]:

@@ -20,6 +20,7 @@ from kernelwright.kernels import (
     gemm_sm90_half,
     gemm_sm90_turned,
     gemm_small,
+    reduce_held,
     reduce_ring,
     reduce_sliding,
     reduce_spread,
@@ -30,7 +31,12 @@ from kernelwright.kernels.reduce import ReduceConfig as PlainReduceConfig
 from kernelwright.kernels.scan import ScanConfig
 
 ReduceConfig: TypeAlias = (
-    PlainReduceConfig | reduce_woven.Config | reduce_ring.Config | reduce_spread.Config | reduce_sliding.Config
+    PlainReduceConfig
+    | reduce_woven.Config
+    | reduce_ring.Config
+    | reduce_held.Config
+    | reduce_spread.Config
+    | reduce_sliding.Config
 )
 
 GemmConfig: TypeAlias = (

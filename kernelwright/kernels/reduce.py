@@ -178,6 +178,7 @@ class RowWork:
     flops           of one element
     in_place        a row's result lies where an operand of the row is read
     late_bytes      of an element of the operands that only later phases read, in vectors
+    late_shared     whether these are the same for every row
     sent            whether each of the operands is a vector in memory, which a copy could bring
     """
 
@@ -197,6 +198,7 @@ class RowWork:
     flops: int
     in_place: bool
     late_bytes: int = 0
+    late_shared: bool = False
     sent: bool = False
 
     @property

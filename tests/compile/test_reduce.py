@@ -18,7 +18,7 @@ from kernelwright.generate.generate import launch_of, program_text, ranked_choic
 from kernelwright.generate.reduce import work_of_rows
 from kernelwright.ir.dtypes import float16, float32, int32
 from kernelwright.ir.nodes import Broadcast, Const, Input, Map, Node, Reduce, Shape
-from kernelwright.kernels import reduce_ring, reduce_sliding, reduce_spread, reduce_woven
+from kernelwright.kernels import reduce_held, reduce_ring, reduce_sliding, reduce_spread, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import Config, CpuConfig, best_config, why_not
 from kernelwright.load import Problem
@@ -100,6 +100,18 @@ WOVEN: dict[str, tuple[Node, Choice]] = {
         Map("div", (ODD, Broadcast(LENGTHS, ODD.shape))),
         reduce_ring.Config(512, 1, 112, 24, 4, 3, 44, 1, 2),
     ),
+    "held, with weights that stay": (
+        Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
+        reduce_held.Config(512, 4, 16, 14, 2, 128),
+    ),
+    "held, with weights": (
+        Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
+        reduce_held.Config(512, 4, 16, 0, 3, 128),
+    ),
+    "held, few threads": (
+        Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
+        reduce_held.Config(256, 4, 32, 26, 6, 128),
+    ),
     "spread, with weights": (
         Map("add", (SCALED, Broadcast(leaf(2, (64, 256, 256)), LAYERS.shape))),
         reduce_spread.Config(256, 4, 4, 32, 128, 8, True),
@@ -171,9 +183,11 @@ def test_an_ampere_has_a_config_without_clusters_for_each_that_does_not_spill() 
         assert not config.cluster
         kernels.append((kernel, config))
     long, few = kernel_of(LONG), kernel_of(softmax(leaf(0, (4, 4194304)), (1,)))
+    layers = kernel_of(Map("mul", (softmax(leaf(0, (8, 1 << 20)), (1,)), Broadcast(leaf(1, (1 << 20,)), (8, 1 << 20)))))
     kernels.append((long, reduce_woven.configs(work_of_rows(long), A100)[0]))
     kernels.append((long, reduce_ring.configs(work_of_rows(long), A100)[0]))
     kernels.append((few, reduce_spread.configs(work_of_rows(few), A100)[0]))
+    kernels.append((layers, reduce_held.configs(work_of_rows(layers), A100)[0]))
     library = build_cuda_library(program(kernels, "cuda"), "sm_80")
     assert not [r for r in library_resources(library) if r.spills or r.stack_bytes]
 

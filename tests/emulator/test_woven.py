@@ -12,7 +12,7 @@ import torch
 from kernelwright.generate.generate import program_text, ranked_choices
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import Graph, Group, Input, Reduce, Shape
-from kernelwright.kernels import reduce, reduce_ring, reduce_sliding, reduce_spread, reduce_woven
+from kernelwright.kernels import reduce, reduce_held, reduce_ring, reduce_sliding, reduce_spread, reduce_woven
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.reduce import RowWork
 from kernelwright.load import Problem
@@ -57,6 +57,8 @@ def why_not(config: Choice, work: RowWork) -> str | None:
             return reduce_woven.why_not(config, work, H200)
         case reduce_ring.Config():
             return reduce_ring.why_not(config, work, H200)
+        case reduce_held.Config():
+            return reduce_held.why_not(config, work, H200)
         case reduce_spread.Config():
             return reduce_spread.why_not(config, work, H200)
     raise AssertionError(f"{config} holds no rows")

@@ -488,13 +488,14 @@ reduce_ring_kernel(typename Body::Args args, void* workspace) {
 #ifndef __CUDACC_RTC__
 template <typename Body, typename Config>
 cudaError_t reduce_ring(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    static_assert(kept_in_shared<Body, Config>() == Config::shared_bytes, "what the config was chosen for");
     int64_t told = 0;
     if constexpr (Config::blocks > 1) {
         told = TaggedParts<Body, Config>::template start<Body::reductions>();
         static_assert(TaggedParts<Body, Config>::template start<Body::reductions>() <= Config::workspace_bytes);
     }
-    return launch_at_once<Body, Config>(reduce_ring_kernel<Body, Config>, Config::threads + Config::clerks, told, args,
-                                        workspace, stream);
+    return launch_at_once<Body, Config>(reduce_ring_kernel<Body, Config>, Config::threads + Config::clerks,
+                                        kept_in_shared<Body, Config>(), told, args, workspace, stream);
 }
 #endif
 

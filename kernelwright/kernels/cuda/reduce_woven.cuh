@@ -333,17 +333,20 @@ template <typename Config> struct WovenAlone : Config {
     static constexpr Keep keep = Keep::again;
 };
 
+// kw: kept_in_shared
+// What the vectors that a config's threads keep take of shared memory.
+template <typename Body, typename Config> constexpr int kept_in_shared() {
+    return Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
+}
+
 // kw: launch_at_once
 // `together` rows at a time; blocks that share one run at once, or wait for each other for ever. The first `zeroed` bytes
 // of the workspace are zero before they begin.
 #ifndef __CUDACC_RTC__
 template <typename Body, typename Config, typename Kernel>
-cudaError_t launch_at_once(Kernel kernel, int threads, int64_t zeroed, const typename Body::Args& args, void* workspace,
-                           cudaStream_t stream) {
+cudaError_t launch_at_once(Kernel kernel, int threads, int shared_bytes, int64_t zeroed, const typename Body::Args& args,
+                           void* workspace, cudaStream_t stream) {
     constexpr int blocks = Config::blocks * Config::together;
-    constexpr int shared_bytes =
-        Config::threads * Config::vectors * int(sizeof(typename Body::template Operands<Config::lanes>));
-    static_assert(shared_bytes == Config::shared_bytes, "the config was chosen for so much shared memory");
     int device = 0, multiprocessors = 0, each = 0;
     if (const cudaError_t error = cudaGetDevice(&device)) return error;
     if (const cudaError_t error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
@@ -375,14 +378,15 @@ cudaError_t launch_at_once(Kernel kernel, int threads, int64_t zeroed, const typ
 #ifndef __CUDACC_RTC__
 template <typename Body, typename Config>
 cudaError_t reduce_woven(const typename Body::Args& args, void* workspace, cudaStream_t stream) {
+    static_assert(kept_in_shared<Body, Config>() == Config::shared_bytes, "what the config was chosen for");
     int64_t counters = 0;
     if constexpr (Config::blocks > 1) {
         using Parts = WovenParts<Body, Config>;
         counters = Parts::template start<0>();
         static_assert(Parts::template start<Body::reductions>() <= Config::workspace_bytes);
     }
-    return launch_at_once<Body, Config>(reduce_woven_kernel<Body, Config>, Config::threads, counters, args, workspace,
-                                        stream);
+    return launch_at_once<Body, Config>(reduce_woven_kernel<Body, Config>, Config::threads, kept_in_shared<Body, Config>(),
+                                        counters, args, workspace, stream);
 }
 #endif
 

@@ -1,4 +1,5 @@
-"""Rows through a ring, and rows that all threads store: what is offered fits, what is refused is said in words."""
+"""Rows through a ring, rows that registers hold, and rows that all threads store: what is offered fits, what is refused
+is said in words."""
 
 from __future__ import annotations
 
@@ -6,12 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from kernelwright.kernels import reduce, reduce_ring, reduce_spread, reduce_woven
+from kernelwright.kernels import reduce, reduce_held, reduce_ring, reduce_spread, reduce_woven
 from kernelwright.kernels.reduce import RowWork
 from tests.unit.kernels.test_woven_configs import A100, CPU, H200, SOFTMAX
 
 SENT = replace(SOFTMAX, sent=True)
 Ring = reduce_ring.Config
+Held = reduce_held.Config
 
 
 def rows_of(rows: int, columns: int, **more: object) -> RowWork:
@@ -21,7 +23,7 @@ def rows_of(rows: int, columns: int, **more: object) -> RowWork:
 
 INSTANCES = rows_of(7168, 262144)
 GROUPS = replace(rows_of(896, 2097152), line=262144, alignments=(262144,))
-LAYERS = rows_of(16, 1 << 22, repeated_bytes=2 << 24, late_bytes=8, bytes_moved=34 << 24)
+LAYERS = rows_of(16, 1 << 22, repeated_bytes=2 << 24, late_bytes=8, late_shared=True, bytes_moved=34 << 24)
 ONE = rows_of(1, 1879048192)
 
 
@@ -33,20 +35,27 @@ def test_every_config_that_is_offered_fits(rows: int, columns: int) -> None:
         for config in reduce_ring.configs(work, device):
             assert reduce_ring.why_not(config, work, device) is None
             assert reduce_ring.cost_us(config, work, device) > reduce.floor_us(work, device)
+        weighted = replace(work, late_bytes=8, late_shared=True, repeated_bytes=8 * columns)
+        for held in reduce_held.configs(weighted, device):
+            assert reduce_held.why_not(held, weighted, device) is None
+            assert reduce_held.cost_us(held, weighted, device) > reduce.floor_us(weighted, device)
         for spread in reduce_spread.configs(work, device):
             assert reduce_spread.why_not(spread, work, device) is None
             assert reduce_spread.cost_us(spread, work, device) > reduce.floor_us(work, device)
-    assert reduce_ring.configs(work, CPU) == reduce_spread.configs(work, CPU) == ()
+    assert reduce_ring.configs(work, CPU) == reduce_held.configs(work, CPU) == reduce_spread.configs(work, CPU) == ()
 
 
 def test_the_model_prefers_what_an_h200_prefers() -> None:
-    """Softmax, InstanceNorm and GroupNorm through a ring, the last with a clerk; LayerNorm and a norm of all spread."""
+    """Softmax, InstanceNorm and GroupNorm through a ring, the last with a clerk; LayerNorm in registers, with most of
+    its weights in shared memory; a norm of all spread."""
     assert reduce_ring.configs(SENT, H200)[0] == Ring(512, 4, 28, 4, 4, 16, 8, 1, holds=2)
     assert reduce_ring.configs(INSTANCES, H200)[0] == Ring(512, 4, 24, 8, 4, 16, 8, 1, holds=2)
     assert reduce_ring.configs(GROUPS, H200)[0] == Ring(512, 4, 28, 4, 4, 128, 1, 1, holds=3, clerks=32)
     for work in (SENT, INSTANCES, GROUPS):
         assert ring_us(work) < min(woven_us(work), spread_us(work))
-    assert spread_us(LAYERS) < min(ring_us(LAYERS), woven_us(LAYERS))
+        assert reduce_held.configs(work, H200) == ()
+    assert reduce_held.configs(LAYERS, H200)[0] == Held(512, 4, 16, 14, 2, 128)
+    assert held_us(LAYERS) < spread_us(LAYERS) < min(ring_us(LAYERS), woven_us(LAYERS))
     assert reduce_spread.configs(LAYERS, H200)[0].beside == 8
     assert reduce_spread.configs(LAYERS, H200)[0].early
     assert not reduce_spread.configs(ONE, H200)[0].early
@@ -58,6 +67,10 @@ def ring_us(work: RowWork) -> float:
 
 def woven_us(work: RowWork) -> float:
     return reduce_woven.cost_us(reduce_woven.configs(work, H200)[0], work, H200)
+
+
+def held_us(work: RowWork) -> float:
+    return reduce_held.cost_us(reduce_held.configs(work, H200)[0], work, H200)
 
 
 def spread_us(work: RowWork) -> float:
@@ -81,6 +94,22 @@ def spread_us(work: RowWork) -> float:
 )
 def test_a_ring_that_does_not_fit_is_refused_in_words(config: Ring, work: RowWork, reason: str) -> None:
     assert reason in (reduce_ring.why_not(config, work, H200) or "")
+
+
+@pytest.mark.parametrize(
+    ("config", "work", "reason"),
+    [
+        (Held(512, 4, 16, 14, 2, 128), replace(LAYERS, late_shared=False), "differs from row to row"),
+        (Held(512, 4, 16, 15, 1, 128), LAYERS, "B of shared memory"),
+        (Held(512, 4, 16, 14, 3, 128), LAYERS, "early of 16"),
+        (Held(512, 4, 15, 13, 2, 128), LAYERS, "held of 16"),
+        (Held(512, 4, 16, 14, 2, 128), replace(LAYERS, line=65536), "take too many registers"),
+        (Held(1024, 4, 8, 6, 2, 128), LAYERS, "registers; a thread has 64"),
+        (Held(512, 4, 16, 14, 2, 128, 2), LAYERS, "do not run at once"),
+    ],
+)
+def test_a_row_that_registers_do_not_hold_is_refused_in_words(config: Held, work: RowWork, reason: str) -> None:
+    assert reason in (reduce_held.why_not(config, work, H200) or "")
 
 
 def test_a_row_of_one_block_is_not_spread() -> None:
