@@ -27,7 +27,8 @@ template <class C> struct Layout {
     static constexpr int rows = C::tile_d * C::tile_h, row_laps = rows / C::lap_rows, laps = row_laps * C::turns;
     static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
     static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
-    static constexpr int crew_threads = C::carriers / crews * 128;
+    static constexpr bool streams = C::streamed > 0;  // a warp of those who carry has the weights instead
+    static constexpr int crew_threads = C::carriers / crews * 128 - (streams ? 32 : 0);
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
@@ -43,6 +44,9 @@ template <class C> struct Layout {
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(rows % C::lap_rows == 0 && (laps == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
     static_assert(laps == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last lap");
+    static_assert(!streams || (C::abreast == C::teams && C::carriers == 1 && C::products == 1), "all teams want one tap");
+    static_assert(!C::seamless || (C::tile_d == 1 && C::stride_h == 1 && C::stride_w == 1 && C::region_w == C::tile_w),
+                  "a row of inputs begins where the one before ends");
     static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
 };
 
