@@ -24,7 +24,7 @@ MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several l
 MOST_COLUMNS = 256  # of an instruction
 # Of weights that stream: places of their ring, of which fewer than three have teams wait for each other; and octets of a
 # thread that it carries at once, twice. None was measured: so many registers do not spill (seen by compiling).
-FEWEST_PLACES, MOST_PLACES, PIECE = 3, 32, 4
+FEWEST_PLACES, MOST_PLACES, PIECE = 3, 64, 4
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
@@ -64,6 +64,9 @@ CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 1
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
 # a clock. The first has not been reached.
 TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
+# The second, where weights stream: tiles are large, and what shared memory does is next to all for the tensor cores,
+# which read in order. An estimate, not measured.
+STREAMED_SHARED_SHARE = 0.75
 # Where the copy engine takes results: instructions for a result and for a slab of 8 channels, what a warp issues of
 # them in a clock, for it waits for its slab, and clocks that the engine takes for a run, however short.
 SENT_INSTRUCTIONS, SLAB_INSTRUCTIONS, SENT_ISSUE, SENT_RUN_CLOCKS = 7, 80, 0.15, 25
@@ -142,6 +145,11 @@ class Config(conv_sm90.Config):
         return self.lap_rows or self.rows
 
     @property
+    def columns(self) -> int:
+        """Of a lap, as instructions compute them."""
+        return math.ceil(self.rows_at_once * self.tile_w / 8) * 8
+
+    @property
     def laps(self) -> int:
         """In which a tile is multiplied and stored, of inputs that are carried once."""
         return self.rows // self.rows_at_once * self.turns
@@ -181,7 +189,19 @@ def place_bytes(config: Config) -> int:
 
 def behind(config: Config, shape: ConvShape) -> int:
     """Places behind a region that columns beyond the end of its last row read."""
-    return conv_mma.reach(config, shape, 2) - 1 if config.seamless else 0
+    beyond = config.columns - config.rows_at_once * config.tile_w
+    return conv_mma.reach(config, shape, 2) - 1 + beyond if config.seamless else 0
+
+
+def seamless_width(config: Config, shape: ConvShape) -> int:
+    """The fewest inputs of a row such that, of the next one, no place inside reads any but what is left of the image,
+    where it reads what is right of it: both are zero."""
+    last = shape.most(2) - 1 + conv_mma.reach(config, shape, 2) - 1
+    if config.fold > 1:  # an octet has taps of its own, which may be inside where its first one is not
+        return last + 1
+    bases = {conv_mma.bases(config, shape, phase)[2] for phase in shape.phases}
+    shared = max(max(shape.most(2), shape.x_space[2] - base, last + base + 1) for base in bases)
+    return min(last + 1, shared)
 
 
 def stage_bytes(config: Config, shape: ConvShape) -> int:
@@ -242,7 +262,7 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
 
 def sums(config: Config, shape: ConvShape) -> int:
     """Registers of one who multiplies; of pairs twice, unless all of k is summed at once."""
-    total = config.rows_at_once * config.tile_w // 2 * config.w_phases
+    total = config.columns // 2 * config.w_phases
     return total if config.products == 1 or sums_once(config, shape) else 2 * total
 
 
@@ -307,7 +327,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
-    if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
+    if not config.seamless and (config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile)):
         return f"tiles of {config.tile} are not rows of whole products."
     if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
         return f"laps of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
@@ -340,8 +360,12 @@ def why_not_streamed(config: Config, shape: ConvShape) -> str | None:
         return None
     if not config.streamed or config.tile_d > 1 or shape.stride(1) > 1 or shape.stride(2) > 1:
         return "rows of inputs follow each other where weights stream, and rows along h have no strides."
-    if shape.most(2) - 1 + conv_mma.reach(config, shape, 2) > config.tile_w:
+    if seamless_width(config, shape) > config.tile_w:
         return f"{shape.most(2)} places of a row read more than {config.tile_w} inputs, and so some of the next row."
+    if config.tile_n != math.ceil(math.prod(config.tile) / 16) * 16:
+        return f"{config.tile_n} columns are not those of tiles of {config.tile}."
+    if config.tile_w % 8 and (config.tile_w % 2 or shape.rows is not None or not run_vector(config, shape)):
+        return "a row begins at a multiple of 8 columns, unless all of a tile is stored as one run."
     if config.rows_at_once * config.tile_w > MOST_COLUMNS:
         return f"{config.rows_at_once} rows of {config.tile_w} are more columns than an instruction has."
     return None
@@ -403,12 +427,12 @@ def streams(shape: ConvShape, device: Device) -> Iterator[Config]:
         if in_turns and (turns == 1 or phases != joined):
             continue
         plain = replace(plain_config(block, NARROWEST, 1, phases, shape), octets=octets, abreast=2, turns=turns)
-        needed = math.ceil((shape.most(2) - 1 + conv_mma.reach(plain, shape, 2)) / 8) * 8
-        apart, together = widths(shape.most(2)), [max(NARROWEST, needed)] if needed <= MOST_COLUMNS else []
-        for seamless, width in [(0, w) for w in apart] + [(1, w) for w in together]:
+        needed = max(NARROWEST, seamless_width(plain, shape))
+        together = sorted({math.ceil(needed / n) * n for n in (2, 8)})
+        for seamless, width in [(0, w) for w in widths(shape.most(2))] + [(1, w) for w in together]:
             for rows in range(1 + seamless, min(tall, 2 * block.most_sums // (width * phases)) + 1):
-                tile = (1, rows) if shape.most(1) > 1 else (rows, 1)
-                sized = replace(plain, tile_n=rows * width, tile_d=tile[0], tile_h=tile[1], tile_w=width)
+                d, h = (1, rows) if shape.most(1) > 1 else (rows, 1)
+                sized = replace(plain, tile_d=d, tile_h=h, tile_w=width, tile_n=math.ceil(rows * width / 16) * 16)
                 yield from with_places(replace(sized, seamless=seamless), shape, device)
 
 
@@ -476,7 +500,8 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     products = config.abreast * products_clocks(config, shape)
     busiest = max(products, shared_clocks(config, shape), issue_clocks(config, shape), engine_clocks(config))
     carrying = carrying_clocks(config, shape) / config.crews
-    team = (products + leaving_clocks(config, shape)) / config.rings
+    leaving = leaving_clocks(config, shape)
+    team = (products + (idle_clocks(config, leaving) if config.streamed else leaving)) / config.rings
     tiles = conv_mma.grid(config, shape) // (shelves(config, shape) * config.abreast)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
     waves = math.ceil(shelves(config, shape) / device.multiprocessors) * math.ceil(tiles / blocks)
@@ -490,7 +515,7 @@ def steps_per_tile(config: Config, shape: ConvShape) -> float:
 
 
 def products_clocks(config: Config, shape: ConvShape) -> float:
-    each = config.rows * config.tile_w / 2
+    each = config.rows // config.rows_at_once * config.columns / 2
     waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape) * config.laps
     return config.products * steps_per_tile(config, shape) * each / TENSOR_SHARE + waiting
 
@@ -499,11 +524,12 @@ def shared_clocks(config: Config, shape: ConvShape) -> float:
     """Weights and pixels of every product, results in and out, inputs, weights that stream."""
     rows = 1 if config.seamless else config.rows_at_once  # that have an instruction of their own
     laps = config.rows // config.rows_at_once
-    operands = config.products * steps_per_tile(config, shape) * (laps * rows * 2048 + config.rows * 32 * config.tile_w)
+    operands = config.products * steps_per_tile(config, shape) * laps * (rows * 2048 + 32 * config.columns)
     operands += 2048 * laps * steps_per_tile(config, shape) if config.streamed else 0
     results = 2 * 4 * config.tile_m * config.tile_n * config.phases_of_tile
     inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
-    return (config.abreast * (operands + results) + inputs) / 128 / SHARED_SHARE
+    share = STREAMED_SHARED_SHARE if config.streamed else SHARED_SHARE
+    return (config.abreast * (operands + results) + inputs) / 128 / share
 
 
 def issue_clocks(config: Config, shape: ConvShape) -> float:
@@ -533,7 +559,7 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp, for a tile."""
-    sums = config.rows_at_once * config.tile_w * config.w_phases // 2
+    sums = config.columns * config.w_phases // 2
     if shape.rows is not None and shape.rows.window:
         size = math.prod(shape.rows.window)
         windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
@@ -576,6 +602,13 @@ def leaving_clocks(config: Config, shape: ConvShape) -> float:
         return leaving_instructions(config, shape) / OWN_ISSUE + ending
     fetched = config.laps * max(0, stores(config, shape) - NEAR_STORES) * store_instructions(config, shape)
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
+
+
+def idle_clocks(config: Config, leaving: float) -> float:
+    """Where weights stream: of the tensor cores, while teams end the laps of a tile. One may be ahead by all places of the
+    ring, and multiply alone while the other ends (arithmetic, not measured)."""
+    ahead = config.laps * config.streamed * config.place_steps * config.columns / 2 / TENSOR_SHARE
+    return min(leaving, max(0.0, 2 * (leaving - ahead)))
 
 
 def carrying_clocks(config: Config, shape: ConvShape) -> float:

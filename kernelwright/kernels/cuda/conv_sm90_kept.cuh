@@ -69,15 +69,16 @@ template <class C> struct Given<C, true> {
 
 template <class C> struct Sums {
     using S = Sizes<C>;
-    static constexpr int rows = C::lap_rows, M = 1, N = rows * C::tile_w / 8;
+    static constexpr int rows = C::lap_rows;
+    // Where the inputs of a row follow those of the row before at once, an instruction takes all rows.
+    static constexpr int parts = C::seamless ? 1 : rows, wide = ceil_div(rows / parts * C::tile_w, 8) * 8;
+    static constexpr int M = 1, N = parts * wide / 8;
     // Nothing to add outside of the tensor cores.
     static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
     static constexpr bool all_at_once =
         C::products == 1 && C::phases == 1 && S::most_steps * C::lap_rows <= 48 && !Layout<C>::streams;
     // Whether products are still on their way after `add`: then those of all phases are.
     static constexpr bool left_open = C::products == 1 && !all_at_once;
-    // Where the inputs of a row follow those of the row before at once, an instruction takes all rows.
-    static constexpr int wide = C::seamless ? rows * C::tile_w : C::tile_w, parts = rows * C::tile_w / wide;
     using Row = float[wide / 2];
     Row total[parts];
 
