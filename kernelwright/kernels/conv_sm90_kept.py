@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import chain, product
+from itertools import product
 
 from kernelwright.device import Device
 from kernelwright.kernels import conv_mma, conv_sm90
@@ -22,9 +22,11 @@ ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
 MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several laps
 MOST_COLUMNS = 256  # of an instruction
-# Of weights that stream: places of their ring, of which fewer than three have teams wait for each other; and octets of a
-# thread that it carries at once, twice. None was measured: so many registers do not spill (seen by compiling).
-FEWEST_PLACES, MOST_PLACES, PIECE = 3, 64, 4
+# Of weights that stream: places of their ring, of which fewer than three have teams wait for each other; and octets
+# that a thread carries at once, twice. None was measured; registers for so many do not spill (seen by compiling).
+FEWEST_PLACES, MOST_PLACES, PIECE = 3, 64, 3
+# Weights that could stay stream only where that is so much cheaper: prices of the one were fitted, of the other not.
+WORTH_STREAMING = 1.25
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
@@ -93,6 +95,8 @@ class Block:
 BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
+# Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
+MOST_STREAMED_OF_PHASES, MOST_STREAMED_OF_PIECES = 112, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +285,10 @@ def held(config: Config, shape: ConvShape) -> int:
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
+    if config.streamed:
+        in_pieces = shape.rows is not None and shape.rows.pieces is not None
+        of_phases = MOST_STREAMED_OF_PHASES if len(shape.phases) > 1 else config.block.most_sums
+        return min(of_phases, MOST_STREAMED_OF_PIECES) if in_pieces else of_phases
     several = config.carriers == 2 and len(shape.phases) > 1
     return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else config.block.most_sums
 
@@ -373,17 +381,27 @@ def why_not_streamed(config: Config, shape: ConvShape) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, way out, with or without laps, and for
-    weights that stay or stream, the most promising first."""
-    best: dict[tuple[Block, int, int, bool, int, bool, bool], Config] = {}
-    for config in chain(candidates(shape, device), streams(shape, device)):
+    """The best width for every kind of block, number of rows and of octets, way out, and with or without laps; where
+    weights stream the best number of rows too; the most promising first."""
+    kept, streamed = best_of_each(candidates(shape, device), shape, device), []
+    if not kept or cost_us(kept[0], shape, device) > WORTH_STREAMING * floor_us(shape, device):
+        streamed = best_of_each(streams(shape, device), shape, device)
+    most = cost_us(kept[0], shape, device) / WORTH_STREAMING if kept else math.inf
+    worth_it = [config for config in streamed if cost_us(config, shape, device) < most]
+    return tuple(sorted([*kept, *worth_it], key=lambda config: cost_us(config, shape, device)))
+
+
+def best_of_each(space: Iterable[Config], shape: ConvShape, device: Device) -> list[Config]:
+    """Of each kind that fits the cheapest, of all kinds the cheapest first."""
+    best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
+    for config in space:
         rows = 0 if config.streamed else config.rows
-        key = (config.block, rows, config.octets, config.sent > 0, config.abreast, config.laps > 1, config.streamed > 0)
+        key = (config.block, rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
             best[key] = config
-    return tuple(sorted(best.values(), key=lambda config: cost_us(config, shape, device)))
+    return sorted(best.values(), key=lambda config: cost_us(config, shape, device))
 
 
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
@@ -420,6 +438,8 @@ def streams(shape: ConvShape, device: Device) -> Iterator[Config]:
     any number of octets, for pieces of them are carried. Phases of d and h as where weights stay, all in turns or none.
     """
     block = next(b for b in BLOCKS if (b.teams, b.carriers) == (2, 1))
+    if math.ceil(shape.outputs / 64) % block.teams or (shape.dtype == "float32" and not shape.tf32):
+        return
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
     tall = shape.most(1) if shape.most(1) > 1 else shape.most(0)
     for phases, in_turns, octets in product(sorted({1, joined}), (False, True), conv_sm90.octet_counts(shape)):
@@ -605,8 +625,8 @@ def leaving_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def idle_clocks(config: Config, leaving: float) -> float:
-    """Where weights stream: of the tensor cores, while teams end the laps of a tile. One may be ahead by all places of the
-    ring, and multiply alone while the other ends (arithmetic, not measured)."""
+    """Where weights stream: of the tensor cores, while teams end the laps of a tile. One may be ahead by all places of
+    the ring, and multiply alone while the other ends (arithmetic, not measured)."""
     ahead = config.laps * config.streamed * config.place_steps * config.columns / 2 / TENSOR_SHARE
     return min(leaving, max(0.0, 2 * (leaving - ahead)))
 

@@ -168,7 +168,7 @@ template <class C> struct Spots {
     }
 };
 
-// Where the inputs of a tile begin: its first input, which lies at `x`; `step`: from a tap that shares an octet to the next.
+// Where the inputs of a tile begin: its first one lies at `x`; `step`: from a tap that shares an octet to the next.
 template <class C> struct Source {
     using S = Sizes<C>;
     static constexpr bool deep = C::region_d > 1;
@@ -249,7 +249,7 @@ template <class C> struct Course {
     Source<C> source;
 
     KW_DEVICE Course(const Problem<C>& given) : Course(given, Crew<C>::number(), 0) {}
-    KW_DEVICE Course(const Problem<C>& given, unsigned tile, int of_tile) : problem(given), number(tile), chunk(of_tile) {
+    KW_DEVICE Course(const Problem<C>& given, unsigned tile, int first) : problem(given), number(tile), chunk(first) {
         begin();
     }
     KW_DEVICE bool more() const { return Walk<C>::has(number); }

@@ -34,8 +34,10 @@ template <class C> struct Layout {
     static constexpr int begin = 65536 / threads / 8 * 8;
     // So divided, configs that were compiled do not spill.
     static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
-    static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
-    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
+    static constexpr int of_two = many_sums ? 104 : 112, of_one = C::teams == 3 ? 128 : streams ? 120 : 136;
+    static constexpr int carrier_registers = C::carriers == 2 ? of_two : of_one;
+    static constexpr int beside_one = C::teams == 3 ? 128 : streams ? 192 : 184;
+    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : beside_one;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
     static_assert(C::seamless || (C::tile_w % 8 == 0 && rows * C::tile_w == C::tile_n), "a row is an instruction");
@@ -44,7 +46,7 @@ template <class C> struct Layout {
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(rows % C::lap_rows == 0 && (laps == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
     static_assert(laps == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last lap");
-    static_assert(!streams || (C::abreast == C::teams && C::carriers == 1 && C::products == 1), "all teams want one tap");
+    static_assert(!streams || (C::abreast == C::teams && C::carriers == 1 && C::products == 1), "all want one tap");
     static_assert(C::tile_w % 8 == 0 || (C::tile_w % 2 == 0 && C::run_vector > 0), "a row begins where ends expect it");
     static_assert(!C::seamless || (C::tile_d == 1 && C::stride_h == 1 && C::stride_w == 1 && C::region_w == C::tile_w),
                   "a row of inputs begins where the one before ends");
@@ -88,10 +90,11 @@ template <class C> struct Leaving {
         }
     }
 
-    // The same of all rows of a run that are seamless: eight columns may have the end of a row and the begin of the next.
+    // The same of all rows of a run that are seamless: eight columns may have the end of a row and the begin of the
+    // next.
     template <class Epilogue, class Sums>
-    KW_DEVICE static void put_rows(float* slab, const typename Epilogue::Args& args, const Sums (&sums)[P], float inverse,
-                                   int64_t plane, const Run& first, int half) {
+    KW_DEVICE static void put_rows(float* slab, const typename Epilogue::Args& args, const Sums (&sums)[P],
+                                   float inverse, int64_t plane, const Run& first, int half) {
         static_assert(!C::seamless || !one_run || P == 1, "a run has one phase");
         const int lane = threadIdx.x % 32;
 #pragma unroll

@@ -1,16 +1,16 @@
 // Weights of conv_sm90_kept.cuh that have no room in shared memory stream through a ring of places there, and inputs of
 // which registers hold only a piece of a chunk at once are carried piece by piece.
 //
-// All teams have the same tile, and so take the same taps in the same order: one copy of a tap's weights, from L2, serves
-// them all. A warp asks the copy engine for it as soon as every team is done with what had its place.
+// All teams have the same tile, and so take the same taps in the same order: one copy of a tap's weights, from L2,
+// serves them all. A warp asks the copy engine for it as soon as every team is done with what had its place.
 #pragma once
 
 #include "conv_kept_carry.cuh"
 
 namespace kw::conv_sm90_kept {
 
-// --- packed weights, in the order in which they stream: [phase][shelf][chunk][step][team], each 64 channels by 16 of k as
-// wgmma wants them: 8 channels by 8 of k lie together, then those of the next channels
+// --- packed weights, in the order in which they stream: [phase][shelf][chunk][step][team], each 64 channels by 16 of k
+// as wgmma wants them: 8 channels by 8 of k lie together, then those of the next channels
 
 template <class C> struct ByPlaces {
     static constexpr int low = 0;  // one product: what rounding leaves is not kept
@@ -60,8 +60,8 @@ template <class C> struct Piece {
     static constexpr int rounds = C::piece, octets = rounds * Crew<C>::threads, count = ceil_div(S::units, octets);
     float held[rounds][8];
 
-    // A chunk begins with a piece in the middle of its first octet: at the edge of an image the first inputs of a tile are
-    // all outside, and tell nothing of the scale.
+    // A chunk begins with a piece in the middle of its first octet: at the edge of an image the first inputs of a tile
+    // are all outside, and tell nothing of the scale.
     KW_DEVICE static int turned(int number) {
         constexpr int middle = count / (2 * C::octets);
         return number + middle < count ? number + middle : number + middle - count;
@@ -98,15 +98,16 @@ template <class C> struct Piece {
         for (int i = 0; i < rounds; i++) {
             uint32_t pair[4], rest[4];
 #pragma unroll
-            for (int j = 0; j < 4; j++) split::to_pairs(held[i][2 * j] * scale, held[i][2 * j + 1] * scale, pair[j], rest[j]);
+            for (int j = 0; j < 4; j++)
+                split::to_pairs(held[i][2 * j] * scale, held[i][2 * j + 1] * scale, pair[j], rest[j]);
             const unsigned mine = unit(number, i);
             if (mine < (unsigned)S::units) region[mine] = make_uint4(pair[0], pair[1], pair[2], pair[3]);
         }
     }
 };
 
-// The scale of a chunk must be known before all of it has been seen: it is what the first piece wants, with room for numbers
-// 8 times as large. Larger ones, and those that are not finite, have the chunk carried once more.
+// The scale of a chunk must be known before all of it has been seen: it is what the first piece wants, with room for
+// numbers 8 times as large. Larger ones, and those that are not finite, have the chunk carried once more.
 template <class C> struct PiecesInTurn {
     static constexpr int room = 3;  // powers of two
     Cursor at;

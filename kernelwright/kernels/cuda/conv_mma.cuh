@@ -703,8 +703,8 @@ template <class C> struct ByLanes {
     static constexpr int low = 128;  // from a pair to what its rounding left
     KW_DEVICE static int64_t place(const Phase& phase, int group, int row, int steps, int chunk, int step, int k) {
         using S = Sizes<C>;
-        const int64_t fragment =
-            phase.fragment + ((int64_t)(group * S::fragments_m + row / 16) * S::chunks * steps + chunk * steps + step) * S::halves;
+        const int64_t step_of_row = (int64_t)(group * S::fragments_m + row / 16) * S::chunks * steps + chunk * steps + step;
+        const int64_t fragment = phase.fragment + step_of_row * S::halves;
         const int lane = row % 8 * 4 + k % 8 / 2, part = row % 16 / 8 + k / 8 * 2;
         return (fragment * 32 + lane) * 4 + part;
     }

@@ -156,8 +156,9 @@ KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, ui
 // towards the barrier.
 
 KW_DEVICE void load_bytes(uint32_t destination, const void* source, int bytes, uint32_t barrier) {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
-                 "l"(source), "r"(bytes), "r"(barrier)
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :
+                 : "r"(destination), "l"(source), "r"(bytes), "r"(barrier)
                  : "memory");
 }
 

@@ -295,14 +295,14 @@ void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
 
 // cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [destination], [source], bytes, [barrier]
 void cp_async_bulk_to_shared(Frame& frame, const Arguments& to) {
-    if (frame.has("multicast::cluster") || !frame.has("global") || !frame.has("mbarrier::complete_tx::bytes")) unknown(frame);
+    if (frame.has("multicast::cluster") || !frame.has("mbarrier::complete_tx::bytes")) unknown(frame);
     const uint64_t source = frame.get(to[1].inner[0]);
     const uint32_t bytes = (uint32_t)frame.get(to[2]);
     Box copy = {};
     copy.destination = address_of(frame, to[0]), copy.barrier = address_of(frame, to[3]);
     if (copy.destination >> 24 || copy.barrier >> 24) unknown(frame);
     if (copy.destination % 16 || source % 16 || bytes % 16 || bytes == 0 || bytes / 16 > UINT16_MAX)
-        fault("copies %u bytes in %s: both addresses and their number must be multiples of 16", bytes, line(frame).c_str());
+        fault("copies %u bytes in %s: addresses and their number must be multiples of 16", bytes, line(frame).c_str());
     mbarrier_at(shared_pointer(copy.barrier, self->rank));
     // A box of one row, 16 bytes an element, not swizzled.
     copy.map.rank = 1, copy.map.element_bytes = 16, copy.map.base = reinterpret_cast<const uint8_t*>(source);
