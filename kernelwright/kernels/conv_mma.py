@@ -123,6 +123,10 @@ class Config:
         """Whether a tile has all phases of an axis."""
         return axis == 2 and self.w_phases > 1
 
+    def row_of_region(self, needed: int) -> int:
+        """Inputs along the last axis that are carried, of which a tile needs so many."""
+        return needed
+
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
 
@@ -132,7 +136,7 @@ AnyConfig = TypeVar("AnyConfig", bound=Config)
 def region(config: Config, shape: ConvShape) -> tuple[int, int, int]:
     """Inputs along each axis that a tile of any phase, or of all that are together, reads."""
     d, h, w = ((t - 1) * shape.stride(i) + reach(config, shape, i) for i, t in enumerate(config.tile))
-    return d, h, w
+    return d, h, config.row_of_region(w)
 
 
 def reach(config: Config, shape: ConvShape, axis: int) -> int:
@@ -627,11 +631,17 @@ def arithmetic(config: Config, shape: ConvShape) -> str:
 
 
 def entry(
-    name: str, config: Config, shape: ConvShape, epilogue: str, namespace: str = "conv_mma", more: Sequence[str] = ()
+    name: str,
+    config: Config,
+    shape: ConvShape,
+    epilogue: str,
+    namespace: str = "conv_mma",
+    more: Sequence[str] = (),
+    packer: str = "conv_mma",
 ) -> str:
     """The config, `name`(x, weight, packed, epilogue arguments, stream), and `name`_pack for the weight.
 
-    `more` are lines of the config that the namespace's kernel has besides.
+    `more` are lines of the config that the namespace's kernel has besides; `packer` says in which order weights lie.
     """
     end, after = end_of(name, config, shape, epilogue)
     d, h, w = region(config, shape)
@@ -677,7 +687,7 @@ static kw::conv_mma::Problem<{name}_Config> {name}_problem(
     }}}};
 }}
 extern "C" int {name}_pack(const {type_}* weight, void* packed, cudaStream_t stream) {{
-    return kw::conv_mma::pack<{name}_Config>({name}_problem(nullptr, weight, packed), stream);
+    return kw::{packer}::pack<{name}_Config>({name}_problem(nullptr, weight, packed), stream);
 }}
 extern "C" int {name}(
     const {type_}* x, const {type_}* weight, const void* packed, const {epilogue}::Args* args, cudaStream_t stream) {{

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
@@ -16,11 +16,17 @@ from kernelwright.kernels.gemm_shape import LAUNCH_US, beside_us
 
 __all__ = ["HEADERS", "Config", "arithmetic", "configs", "cost_us", "entry", "floor_us", "packed_bytes", "why_not"]
 
-HEADERS = (*conv_sm90.HEADERS, "conv_kept_ends", "conv_kept_carry", "wgmma_rows", "conv_sm90_kept")
+HEADERS = (*conv_sm90.HEADERS, "conv_kept_ends", "conv_kept_carry", "conv_kept_stream", "wgmma_rows", "conv_sm90_kept")
 
 ROWS = (1, 2, 4)  # of a tile
 NARROWEST, WIDEST, WIDEST_ROW = 32, 128, 256  # of a row; the last where it is alone
 MOST_STAGES = 4  # or two tiles' worth, where a tile's inputs stay for several laps
+MOST_COLUMNS = 256  # of an instruction
+# Of weights that stream: places of their ring, of which fewer than three have teams wait for each other; and octets
+# that a thread carries at once, twice. None was measured; registers for so many do not spill (seen by compiling).
+FEWEST_PLACES, MOST_PLACES, PIECE = 3, 64, 3
+# Weights that could stay stream only where that is so much cheaper: prices of the one were fitted, of the other not.
+WORTH_STREAMING = 1.25
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 # Constants of the cost model, fitted to 51 configs of seven convolutions that an H200 ran
@@ -48,6 +54,8 @@ WINDOW_INSTRUCTIONS = 40
 PIECE_INSTRUCTIONS = 3
 # For a pixel whose channels are reduced, of who finishes it: where it lies, and the states of all warps.
 PIXEL_INSTRUCTIONS = 100
+# Where inputs are carried in pieces: for an octet, where it lies, which no register keeps (an estimate, not measured).
+SPOT_INSTRUCTIONS = 24
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -58,6 +66,9 @@ CARRYING_CLOCKS, MEMORY_CLOCKS, LEAVING_CLOCKS, STAGE_CLOCKS = 300, 1100, 400, 1
 # What warps of all kinds reach together of the tensor cores, of shared memory's 128 B a clock and of four instructions
 # a clock. The first has not been reached.
 TENSOR_SHARE, SHARED_SHARE, ISSUE_SHARE = 0.85, 0.54, 0.475
+# The second, where weights stream: tiles are large, and what shared memory does is next to all for the tensor cores,
+# which read in order. An estimate, not measured.
+STREAMED_SHARED_SHARE = 0.75
 # Where the copy engine takes results: instructions for a result and for a slab of 8 channels, what a warp issues of
 # them in a clock, for it waits for its slab, and clocks that the engine takes for a run, however short.
 SENT_INSTRUCTIONS, SLAB_INSTRUCTIONS, SENT_ISSUE, SENT_RUN_CLOCKS = 7, 80, 0.15, 25
@@ -84,6 +95,8 @@ class Block:
 BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
+# Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
+MOST_STREAMED_OF_PHASES, MOST_STREAMED_OF_PIECES = 112, 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +104,9 @@ class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
     abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
-    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
+    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other; streamed: places of a ring
+    through which weights stream, 0: they stay; seamless: whether rows of inputs lie one behind the other with nothing
+    between them, so that an instruction takes all rows of a lap."""
 
     teams: int = 2
     carriers: int = 1
@@ -100,6 +115,21 @@ class Config(conv_sm90.Config):
     abreast: int = 1
     lap_rows: int = 0
     turns: int = 1
+    streamed: int = 0
+    seamless: int = 0
+
+    def row_of_region(self, needed: int) -> int:
+        return self.tile_w if self.seamless else needed
+
+    @property
+    def crew_warps(self) -> int:
+        """Of one crew; where weights stream, a warp asks for them instead."""
+        return 4 * self.carriers // self.crews - (1 if self.streamed else 0)
+
+    @property
+    def place_steps(self) -> int:
+        """Of weights that stream: steps of 16 of k in a place, those of one tap."""
+        return max(1, self.octets // 2)
 
     @property
     def rings(self) -> int:
@@ -117,6 +147,11 @@ class Config(conv_sm90.Config):
     @property
     def rows_at_once(self) -> int:
         return self.lap_rows or self.rows
+
+    @property
+    def columns(self) -> int:
+        """Of a lap, as instructions compute them."""
+        return math.ceil(self.rows_at_once * self.tile_w / 8) * 8
 
     @property
     def laps(self) -> int:
@@ -144,8 +179,38 @@ def kept_steps(config: Config, shape: ConvShape) -> int:
     return steps * conv_mma.chunks(config, shape) * conv_mma.halves(config)
 
 
+def weight_bytes(config: Config, shape: ConvShape) -> int:
+    """Of those that stay; or of the ring and its barriers."""
+    if config.streamed:
+        return config.streamed * place_bytes(config) + 16
+    return 2048 * config.abreast * max(1, kept_steps(config, shape))
+
+
+def place_bytes(config: Config) -> int:
+    """With its barriers."""
+    return 2048 * config.abreast * config.place_steps + 16
+
+
+def behind(config: Config, shape: ConvShape) -> int:
+    """Places behind a region that columns beyond the end of its last row read."""
+    beyond = config.columns - config.rows_at_once * config.tile_w
+    return conv_mma.reach(config, shape, 2) - 1 + beyond if config.seamless else 0
+
+
+def seamless_width(config: Config, shape: ConvShape) -> int:
+    """The fewest inputs of a row such that, of the next one, no place inside reads any but what is left of the image,
+    where it reads what is right of it: both are zero."""
+    last = shape.most(2) - 1 + conv_mma.reach(config, shape, 2) - 1
+    if config.fold > 1:  # an octet has taps of its own, which may be inside where its first one is not
+        return last + 1
+    bases = {conv_mma.bases(config, shape, phase)[2] for phase in shape.phases}
+    shared = max(max(shape.most(2), shape.x_space[2] - base, last + base + 1) for base in bases)
+    return min(last + 1, shared)
+
+
 def stage_bytes(config: Config, shape: ConvShape) -> int:
-    return config.octets * conv_mma.pixels(config, shape) * 16 * conv_mma.halves(config)
+    octets = config.octets * conv_mma.pixels(config, shape) + behind(config, shape)
+    return octets * 16 * conv_mma.halves(config)
 
 
 def run_vector(config: Config, shape: ConvShape) -> int:
@@ -153,7 +218,8 @@ def run_vector(config: Config, shape: ConvShape) -> int:
     width = shape.y_space[2]
     plane, run = shape.y_space[1] * width, config.rows_at_once * width
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
-    if not whole or config.rows_at_once == 1 or config.abreast > 1:  # where weights leave no room for whole runs
+    # Of teams abreast weights that stay leave no room for whole runs.
+    if not whole or config.rows_at_once == 1 or (config.abreast > 1 and not config.streamed):
         return 0
     return next(v for v in (4, 2, 1) if shape.vector % v == 0 and run % v == 0 and plane % v == 0)
 
@@ -187,7 +253,7 @@ def fixed_bytes(config: Config, shape: ConvShape) -> int:
     steps = max(1, conv_mma.steps_of(config, conv_mma.most_taps(config, shape)))
     barriers = 20 * config.teams * most_stages(config, shape)
     tables = 8 * len(shape.phases) * steps + 128 * config.carriers + barriers + 64
-    return 2048 * config.abreast * max(1, kept_steps(config, shape)) + tables + ends_bytes(config, shape)
+    return weight_bytes(config, shape) + tables + ends_bytes(config, shape)
 
 
 def most_stages(config: Config, shape: ConvShape) -> int:
@@ -200,7 +266,7 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
 
 def sums(config: Config, shape: ConvShape) -> int:
     """Registers of one who multiplies; of pairs twice, unless all of k is summed at once."""
-    total = config.rows_at_once * config.tile_w // 2 * config.w_phases
+    total = config.columns // 2 * config.w_phases
     return total if config.products == 1 or sums_once(config, shape) else 2 * total
 
 
@@ -210,13 +276,19 @@ def sums_once(config: Config, shape: ConvShape) -> bool:
 
 
 def held(config: Config, shape: ConvShape) -> int:
-    """Registers of one who carries: one chunk on its way, or two if there is no other crew."""
+    """Registers of one who carries: one chunk on its way, or two if there is no other crew; or two pieces."""
+    if config.streamed:
+        return 2 * 8 * PIECE
     threads = 128 * config.carriers // config.crews
     rounds = math.ceil(config.octets * conv_mma.pixels(config, shape) / threads)
     return (2 if config.crews == 1 else 1) * 8 * rounds
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
+    if config.streamed:
+        in_pieces = shape.rows is not None and shape.rows.pieces is not None
+        of_phases = MOST_STREAMED_OF_PHASES if len(shape.phases) > 1 else config.block.most_sums
+        return min(of_phases, MOST_STREAMED_OF_PIECES) if in_pieces else of_phases
     several = config.carriers == 2 and len(shape.phases) > 1
     return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else config.block.most_sums
 
@@ -263,7 +335,7 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
-    if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
+    if not config.seamless and (config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile)):
         return f"tiles of {config.tile} are not rows of whole products."
     if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
         return f"laps of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
@@ -271,6 +343,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return reason
     if config.laps > 1 and config.stages < conv_mma.chunks(config, shape):
         return f"{config.stages} stages do not hold the inputs of a tile until its last lap."
+    if (reason := why_not_streamed(config, shape)) is not None:
+        return reason
     if (needed := sums(config, shape)) > most_sums(config, shape):
         return f"{needed} registers for sums leave those who multiply too few."
     if (needed := held(config, shape)) > most_held(config):
@@ -279,24 +353,55 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "a place among the inputs of a tile has 16 bits along each axis."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
-        return (
-            f"weights that stay, and the stages, need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
-        )
+        kept = "its ring of weights" if config.streamed else "weights that stay"
+        return f"{kept}, and the stages, need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
     return conv_mma.why_not_convolved(config, shape, device)
+
+
+def why_not_streamed(config: Config, shape: ConvShape) -> str | None:
+    """The reason weights cannot stream, or rows follow each other, in words."""
+    if config.streamed and config.products != 1:
+        return "pairs would stream twice the weights for half the tile."
+    if config.streamed and (config.abreast, config.carriers) != (config.teams, 1):
+        return "weights stream for teams that have the same tile, and beside one warpgroup that carries."
+    if not config.seamless:
+        return None
+    if not config.streamed or config.tile_d > 1 or shape.stride(1) > 1 or shape.stride(2) > 1:
+        return "rows of inputs follow each other where weights stream, and rows along h have no strides."
+    if seamless_width(config, shape) > config.tile_w:
+        return f"{shape.most(2)} places of a row read more than {config.tile_w} inputs, and so some of the next row."
+    if config.tile_n != math.ceil(math.prod(config.tile) / 16) * 16:
+        return f"{config.tile_n} columns are not those of tiles of {config.tile}."
+    if config.tile_w % 8 and (config.tile_w % 2 or shape.rows is not None or not run_vector(config, shape)):
+        return "a row begins at a multiple of 8 columns, unless all of a tile is stored as one run."
+    if config.rows_at_once * config.tile_w > MOST_COLUMNS:
+        return f"{config.rows_at_once} rows of {config.tile_w} are more columns than an instruction has."
+    return None
 
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
-    """The best width for every kind of block, number of rows and of octets, way out, and with or without laps, the
-    most promising first."""
+    """The best width for every kind of block, number of rows and of octets, way out, and with or without laps; where
+    weights stream the best number of rows too; the most promising first."""
+    kept, streamed = best_of_each(candidates(shape, device), shape, device), []
+    if not kept or cost_us(kept[0], shape, device) > WORTH_STREAMING * floor_us(shape, device):
+        streamed = best_of_each(streams(shape, device), shape, device)
+    most = cost_us(kept[0], shape, device) / WORTH_STREAMING if kept else math.inf
+    worth_it = [config for config in streamed if cost_us(config, shape, device) < most]
+    return tuple(sorted([*kept, *worth_it], key=lambda config: cost_us(config, shape, device)))
+
+
+def best_of_each(space: Iterable[Config], shape: ConvShape, device: Device) -> list[Config]:
+    """Of each kind that fits the cheapest, of all kinds the cheapest first."""
     best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
-    for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
+    for config in space:
+        rows = 0 if config.streamed else config.rows
+        key = (config.block, rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
             best[key] = config
-    return tuple(sorted(best.values(), key=lambda config: cost_us(config, shape, device)))
+    return sorted(best.values(), key=lambda config: cost_us(config, shape, device))
 
 
 def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
@@ -326,6 +431,40 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
                     if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1:
                         yield from with_stages(config, shape, device)
                     break
+
+
+def streams(shape: ConvShape, device: Device) -> Iterator[Config]:
+    """Weights that stream: tiles with as many sums as registers hold, for all of which a tap's weights come once; with
+    any number of octets, for pieces of them are carried. Phases of d and h as where weights stay, all in turns or none.
+    """
+    block = next(b for b in BLOCKS if (b.teams, b.carriers) == (2, 1))
+    if math.ceil(shape.outputs / 64) % block.teams or (shape.dtype == "float32" and not shape.tf32):
+        return
+    joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
+    tall = shape.most(1) if shape.most(1) > 1 else shape.most(0)
+    for phases, in_turns, octets in product(sorted({1, joined}), (False, True), conv_sm90.octet_counts(shape)):
+        turns = len(shape.phases) // phases if in_turns else 1
+        if in_turns and (turns == 1 or phases != joined):
+            continue
+        plain = replace(plain_config(block, NARROWEST, 1, phases, shape), octets=octets, abreast=2, turns=turns)
+        needed = max(NARROWEST, seamless_width(plain, shape))
+        together = sorted({math.ceil(needed / n) * n for n in (2, 8)})
+        for seamless, width in [(0, w) for w in widths(shape.most(2))] + [(1, w) for w in together]:
+            for rows in range(1 + seamless, min(tall, 2 * block.most_sums // (width * phases)) + 1):
+                d, h = (1, rows) if shape.most(1) > 1 else (rows, 1)
+                sized = replace(plain, tile_d=d, tile_h=h, tile_w=width, tile_n=math.ceil(rows * width / 16) * 16)
+                yield from with_places(replace(sized, seamless=seamless), shape, device)
+
+
+def with_places(config: Config, shape: ConvShape, device: Device) -> Iterator[Config]:
+    """Two tiles' worth of stages where inputs stay for several laps, else two or three; the ring has the rest."""
+    chunks = conv_mma.chunks(config, shape)
+    for stages in sorted({chunks, 2 * chunks}) if config.laps > 1 else (2, 3):
+        for sent in (0, 1, 2) if is_sent(config, shape) else (0,):
+            way = replace(config, stages=stages, sent=sent, streamed=1)
+            room = device.smem_per_block_bytes - shared_bytes(way, shape) + place_bytes(way)
+            if room // place_bytes(way) >= FEWEST_PLACES:
+                yield replace(way, streamed=min(MOST_PLACES, room // place_bytes(way)))
 
 
 def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
@@ -381,7 +520,8 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
     products = config.abreast * products_clocks(config, shape)
     busiest = max(products, shared_clocks(config, shape), issue_clocks(config, shape), engine_clocks(config))
     carrying = carrying_clocks(config, shape) / config.crews
-    team = (products + leaving_clocks(config, shape)) / config.rings
+    leaving = leaving_clocks(config, shape)
+    team = (products + (idle_clocks(config, leaving) if config.streamed else leaving)) / config.rings
     tiles = conv_mma.grid(config, shape) // (shelves(config, shape) * config.abreast)
     blocks = max(1, device.multiprocessors // shelves(config, shape))
     waves = math.ceil(shelves(config, shape) / device.multiprocessors) * math.ceil(tiles / blocks)
@@ -395,17 +535,21 @@ def steps_per_tile(config: Config, shape: ConvShape) -> float:
 
 
 def products_clocks(config: Config, shape: ConvShape) -> float:
-    each = config.rows * config.tile_w / 2
+    each = config.rows // config.rows_at_once * config.columns / 2
     waiting = STAGE_CLOCKS * conv_mma.chunks(config, shape) * config.laps
     return config.products * steps_per_tile(config, shape) * each / TENSOR_SHARE + waiting
 
 
 def shared_clocks(config: Config, shape: ConvShape) -> float:
-    """Weights and pixels of every product, results in and out, inputs."""
-    operands = config.products * steps_per_tile(config, shape) * config.rows * (2048 + 32 * config.tile_w)
+    """Weights and pixels of every product, results in and out, inputs, weights that stream."""
+    rows = 1 if config.seamless else config.rows_at_once  # that have an instruction of their own
+    laps = config.rows // config.rows_at_once
+    operands = config.products * steps_per_tile(config, shape) * laps * (rows * 2048 + 32 * config.columns)
+    operands += 2048 * laps * steps_per_tile(config, shape) if config.streamed else 0
     results = 2 * 4 * config.tile_m * config.tile_n * config.phases_of_tile
     inputs = stage_bytes(config, shape) * conv_mma.chunks(config, shape)
-    return (config.abreast * (operands + results) + inputs) / 128 / SHARED_SHARE
+    share = STREAMED_SHARED_SHARE if config.streamed else SHARED_SHARE
+    return (config.abreast * (operands + results) + inputs) / 128 / share
 
 
 def issue_clocks(config: Config, shape: ConvShape) -> float:
@@ -435,7 +579,7 @@ def store_instructions(config: Config, shape: ConvShape) -> int:
 
 def leaving_instructions(config: Config, shape: ConvShape) -> float:
     """Of the same warp, for a tile."""
-    sums = config.rows_at_once * config.tile_w * config.w_phases // 2
+    sums = config.columns * config.w_phases // 2
     if shape.rows is not None and shape.rows.window:
         size = math.prod(shape.rows.window)
         windows = math.ceil(16 * config.rows_at_once * config.tile_w / size / 32)
@@ -459,8 +603,9 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
     """Of all warps that carry, for a tile."""
     elements = conv_mma.elements_of(config, shape)
-    chunks = 4 * config.carriers // config.crews * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
-    return chunks + elements * (ELEMENT_INSTRUCTIONS[config.products] + OCTET_INSTRUCTIONS / 8) / 32
+    chunks = config.crew_warps * CHUNK_INSTRUCTIONS * conv_mma.chunks(config, shape)
+    of_octet = OCTET_INSTRUCTIONS + (SPOT_INSTRUCTIONS if config.streamed else 0)
+    return chunks + elements * (ELEMENT_INSTRUCTIONS[config.products] + of_octet / 8) / 32
 
 
 def engine_clocks(config: Config) -> float:
@@ -479,11 +624,22 @@ def leaving_clocks(config: Config, shape: ConvShape) -> float:
     return (leaving_instructions(config, shape) + FAR_CODE * fetched) / OWN_ISSUE + ending
 
 
+def idle_clocks(config: Config, leaving: float) -> float:
+    """Where weights stream: of the tensor cores, while teams end the laps of a tile. One may be ahead by all places of
+    the ring, and multiply alone while the other ends (arithmetic, not measured)."""
+    ahead = config.laps * config.streamed * config.place_steps * config.columns / 2 / TENSOR_SHARE
+    return min(leaving, max(0.0, 2 * (leaving - ahead)))
+
+
 def carrying_clocks(config: Config, shape: ConvShape) -> float:
     """Of a crew. Where it has one chunk on its way it waits for it; with two, for half of it at most; and for teams
     abreast always for half (a fit): both teams must be done with a stage before it is filled again."""
-    chunks, warps = conv_mma.chunks(config, shape), 4 * config.carriers // config.crews
-    working = carrying_instructions(config, shape) / warps / OWN_ISSUE + CARRYING_CLOCKS * chunks
+    chunks = conv_mma.chunks(config, shape)
+    working = carrying_instructions(config, shape) / config.crew_warps / OWN_ISSUE + CARRYING_CLOCKS * chunks
+    if config.streamed:
+        units = config.octets * conv_mma.pixels(config, shape)
+        pieces = math.ceil(units / (32 * config.crew_warps * PIECE))
+        return max(working, (working + MEMORY_CLOCKS * pieces * chunks) / 2)
     waited = working + MEMORY_CLOCKS * chunks
     if config.abreast > 1:
         return (working + waited) / 2
@@ -491,13 +647,14 @@ def carrying_clocks(config: Config, shape: ConvShape) -> float:
 
 
 def moved_us(config: Config, shape: ConvShape, device: Device, computing: float) -> float:
-    """As conv_mma's; but weights are read once, and rows that make up one run end once."""
+    """As conv_mma's; but weights are read once, or stream from L2, and rows that make up one run end once."""
     runs = conv_mma.run_bytes(replace(config, ahead=False), shape) / (config.tile_h if run_vector(config, shape) else 1)
     runs *= RUN_BYTES[config.carriers] / conv_mma.RUN_BYTES[False]
     whole = shape.y_step(2) == config.w_phases  # else lines are written by several phases in turn
     written = shape.epilogue_bytes * (1 if whole else conv_mma.SPREAD[False]) + runs
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
-    fetched = conv_mma.grid(config, shape) // config.abreast * conv_mma.fetched_bytes(config, shape)
+    streaming = steps_per_tile(config, shape) * 2048 * config.abreast if config.streamed else 0.0
+    fetched = conv_mma.grid(config, shape) // config.abreast * (conv_mma.fetched_bytes(config, shape) + streaming)
     l2 = fetched / conv_mma.L2_BYTES_PER_US
     return LAUNCH_US + beside_us(computing, max(moving, l2))
 
@@ -522,6 +679,10 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         abreast=config.abreast,
         lap_rows=config.rows_at_once,
         turns=config.turns,
+        streamed=config.streamed,
+        piece=PIECE,
+        seamless=config.seamless,
+        behind=behind(config, shape),
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
         slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,
@@ -532,4 +693,5 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
     # What becomes of sums is computed where they are; not where their phases are apart, which leaves too few registers.
     valued = shape.sendable and config.w_phases == shape.y_step(2)
     more += f"\n{steps}\n    static constexpr bool valued = {str(valued).lower()};"
-    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])
+    packer = "conv_sm90_kept" if config.streamed else "conv_mma"
+    return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more], packer)

@@ -29,6 +29,7 @@ ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
     **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
     **{"conv_kept_ends": "sm_90a", "conv_kept_carry": "sm_90a", "wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
+    **{"conv_kept_stream": "sm_90a"},
 }
 
 MODEL = """
@@ -68,6 +69,14 @@ CASES = {
     "transposed depthwise": ("ConvTranspose2d(64, 64, 3, stride=2, groups=64, padding=1)", (2, 64, 64, 64)),
     "groups": ("ConvTranspose2d(32, 64, (3, 5), stride=(2, 3), groups=4)", (2, 32, 64, 64)),
 }
+# Weights of so many taps have no room in shared memory.
+STREAMED = {
+    "many taps": ("ConvTranspose2d(64, 128, 5, padding=1)", (8, 64, 32, 32)),
+    "many taps, three axes": ("ConvTranspose3d(64, 128, 5, padding=1)", (2, 64, 16, 32, 32)),
+    "many taps, strided": ("ConvTranspose3d(64, 128, 3, stride=2, padding=1)", (2, 64, 24, 48, 48)),
+    "many taps, wide": ("Conv2d(128, 256, 3, padding=1)", (2, 128, 64, 130)),
+    "many taps, ragged": ("Conv2d(100, 120, 5)", (2, 100, 60, 63)),
+}
 
 
 def nvcc(folder: Path, source: str, arch: str) -> str:
@@ -90,7 +99,7 @@ def convolving(
     body: str = BODY,
 ) -> list[KernelResources]:
     """The kernels of the convolution's program that convolve."""
-    conv, shape = CASES[name]
+    conv, shape = (CASES | STREAMED)[name]
     (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
     program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
@@ -187,6 +196,28 @@ def test_no_block_that_is_ranked_spills(template: ModuleType, number: int, tmp_p
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STREAMED)
+def test_no_convolution_whose_weights_stream_spills(name: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """The cheapest, or every one that is ranked; each with all registers that its warpgroups hand on."""
+    most = 100 if request.config.getoption("--thorough") else 2
+    ranked: list[conv_sm90_kept.Config] = []
+    failing: list[Choice] = []
+    number = 0
+
+    def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
+        shape, device = shape_of(kernel), resolve("h200")
+        ranked[:] = conv_sm90_kept.best_of_each(conv_sm90_kept.streams(shape, device), shape, device)
+        return ranked[number]
+
+    while number == 0 or number < min(most, len(ranked)):
+        (found,) = convolving(tmp_path, name, "h200", pick)
+        if found.spills or found.stack_bytes or found.registers < 168:
+            failing.append(ranked[number])
+        number += 1
+    assert failing == []
+
+
 REDUCING = {
     "softmax": "torch.softmax(self.conv(x), 1)",
     "group norm": "F.group_norm(F.gelu(self.conv(x)), 8)",
@@ -215,6 +246,10 @@ KEPT_ENDS = {
     "windows of four": ("few channels", "F.avg_pool2d(self.conv(x), 4)"),
     "space": ("many channels", "F.group_norm(F.gelu(self.conv(x)), 8)"),
     "space of phases": ("transposed, strided, three axes", "self.conv(x).mean((2, 3, 4))"),
+    "channels, streamed": ("many taps", "torch.softmax(self.conv(x), 1)"),
+    "windows, streamed": ("many taps", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
+    "space, streamed": ("many taps, three axes", "F.group_norm(torch.relu(self.conv(x)), 8)"),
+    "space of phases, streamed": ("many taps, strided", "self.conv(x).mean((2, 3, 4))"),
 }
 
 

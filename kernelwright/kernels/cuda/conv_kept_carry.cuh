@@ -35,6 +35,19 @@ template <class C> struct Largest {
     float finite[Layout<C>::crew_threads / 32];
 };
 
+// Weights that stay: 64 channels by 16 of k each.
+template <class C, bool = Layout<C>::streams> struct Weights {
+    uint4 kept[C::abreast][C::kept][128];  // [team][phase][chunk][step][hi, lo]
+};
+// Weights that stream (conv_kept_stream.cuh): a place of their ring has those of one tap in a chunk, of all teams.
+template <class C> struct Weights<C, true> {
+    static constexpr int steps = C::octets < 2 ? 1 : C::octets / 2;  // of a place; of one octet, two taps are one step
+    static constexpr int bytes = steps * C::abreast * 2048;
+    alignas(8) uint64_t full[C::streamed];
+    uint64_t empty[C::streamed];
+    alignas(16) uint4 place[C::streamed][steps][C::abreast][128];
+};
+
 template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
@@ -42,8 +55,8 @@ template <class C> struct Shared {
     uint32_t scale[Layout<C>::rings][C::stages];  // an odd one: not all of these inputs are finite
     alignas(8) uint64_t full[Layout<C>::rings][C::stages];
     uint64_t empty[Layout<C>::rings][C::stages];
-    uint4 kept[C::abreast][C::kept][128];  // [phase][chunk][step][hi, lo]: 64 channels by 16 of k
-    uint4 region[Layout<C>::rings][C::stages][S::halves][S::units];
+    Weights<C> weights;
+    uint4 region[Layout<C>::rings][C::stages][S::halves][S::units + C::behind];
 };
 
 // Where a phase's weights begin among those that are kept.
@@ -68,7 +81,7 @@ template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared
         for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {
             const int sixteen = i / 32 % 4;
             const uint4 v = __ldg(from + (int64_t)sixteen * count * 32 + i / 128 * 32 + lane);
-            uint32_t* to = (uint32_t*)shared.kept[which][first + i / 128] + sixteen * 64 + lane;
+            uint32_t* to = (uint32_t*)shared.weights.kept[which][first + i / 128] + sixteen * 64 + lane;
             to[0] = v.x, to[32] = v.y, to[256] = v.z, to[256 + 32] = v.w;
         }
     }
@@ -79,8 +92,8 @@ struct Cursor {
     int stage = 0;
     uint32_t phase = 0;  // of the stage's barriers
 
-    template <class C> KW_DEVICE void advance() {
-        if (++stage == C::stages) stage = 0, phase ^= 1;
+    template <int Count> KW_DEVICE void advance() {
+        if (++stage == Count) stage = 0, phase ^= 1;
     }
 };
 
@@ -92,6 +105,16 @@ template <class C> struct Crew {
     KW_DEVICE static int rank() { return ((int)threadIdx.x - C::teams * 128) % threads; }
     KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), threads); }
 };
+
+// What the crew has the most of; nobody else may be between this and the next but one, which has the same memory.
+template <class C> KW_DEVICE uint32_t largest_of_crew(Largest<C>& shared, uint32_t bits) {
+    bits = __reduce_max_sync(~0u, bits);
+    if (threadIdx.x % 32 == 0) shared.bits[Crew<C>::rank() / 32] = bits;
+    Crew<C>::sync();
+#pragma unroll
+    for (int i = 0; i < Crew<C>::threads / 32; i++) bits = max(bits, shared.bits[i]);
+    return bits;
+}
 
 // Whether h and w of an input, both in one register, lie inside: two additions for both. Each has 16 bits and is 2^14 too
 // large, so that bit 14 of it tells whether it is 0 or more, and bit 14 of what it lacks to the last whether it is inside.
@@ -105,7 +128,24 @@ template <class C> struct Corner {
     KW_DEVICE static bool is_inside(uint32_t at) { return (at & (last - at) & signs) == signs; }
 };
 
-// The octets that a thread carries, the same of every tile: how far from its first input they lie, and where.
+// An octet of a region: how far from the tile's first input it lies, and where.
+template <class C> struct Spot {
+    using S = Sizes<C>;
+    int away;
+    uint32_t h_and_w, octet_and_d;
+
+    KW_DEVICE Spot() = default;
+    KW_DEVICE explicit Spot(unsigned unit) {
+        const unsigned octet = unit / S::pixels, pixel = unit % S::pixels;
+        const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
+                       h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
+        away = (int)(octet * (unsigned)(S::lanes * C::x_channel_pitch) + d * (unsigned)C::x_d_pitch +
+                     h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
+        h_and_w = h << 16 | w, octet_and_d = octet << 16 | d;
+    }
+};
+
+// The octets that a thread carries, the same of every tile.
 template <class C> struct Spots {
     using S = Sizes<C>;
     static constexpr int rounds = ceil_div(S::units, Crew<C>::threads);
@@ -113,30 +153,54 @@ template <class C> struct Spots {
     // Whether there are registers for them beside one chunk of inputs on its way, or two (seen by compiling).
     static constexpr int held = Layout<C>::crews == 1 ? 16 : 8, of_spot = deep || S::ragged ? 6 : 2;
     static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1 && !Layout<C>::many_sums;
-    int away[rounds];
-    uint32_t h_and_w[rounds], octet_and_d[deep || S::ragged ? rounds : 1];
+    Spot<C> spot[rounds];
 
     KW_DEVICE Spots() {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
-            const unsigned unit = Crew<C>::rank() + i * Crew<C>::threads, octet = unit / S::pixels, pixel = unit % S::pixels;
-            const unsigned column = pixel % S::row, w = column % S::alike * C::stride_w + column / S::alike,
-                           h = pixel / S::row % C::region_h, d = pixel / (S::row * C::region_h);
-            away[i] = (int)(octet * (unsigned)(S::lanes * C::x_channel_pitch) + d * (unsigned)C::x_d_pitch +
-                            h * (unsigned)C::x_h_pitch + w * (unsigned)C::x_w_pitch);
-            h_and_w[i] = h << 16 | w;
+            spot[i] = Spot<C>(Crew<C>::rank() + i * Crew<C>::threads);
             // From each lane to itself: what came so is kept, and else found anew for every chunk.
             if constexpr (stay) {
-                away[i] = __shfl_sync(~0u, away[i], threadIdx.x % 32);
-                h_and_w[i] = __shfl_sync(~0u, h_and_w[i], threadIdx.x % 32);
+                spot[i].away = __shfl_sync(~0u, spot[i].away, threadIdx.x % 32);
+                spot[i].h_and_w = __shfl_sync(~0u, spot[i].h_and_w, threadIdx.x % 32);
             }
-            if constexpr (deep || S::ragged) octet_and_d[i] = octet << 16 | d;
         }
     }
-    KW_DEVICE int octet(int i) const { return S::ragged ? octet_and_d[i] >> 16 : 0; }
-    KW_DEVICE int d(int i) const { return deep ? octet_and_d[i] & 0xffff : 0; }
-    KW_DEVICE int h(int i) const { return h_and_w[i] >> 16; }
-    KW_DEVICE int w(int i) const { return h_and_w[i] & 0xffff; }
+};
+
+// Where the inputs of a tile begin: its first one lies at `x`; `step`: from a tap that shares an octet to the next.
+template <class C> struct Source {
+    using S = Sizes<C>;
+    static constexpr bool deep = C::region_d > 1;
+    const typename C::Type* x;
+    int d, h, w, step;
+
+    // An octet of a chunk; of none that is there, zeros.
+    KW_DEVICE void fetch(float (&held)[8], const Spot<C>& spot, bool is_unit, int chunk) const {
+        const typename C::Type* at = x + (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
+        const bool is_plane = deep || (unsigned)d < (unsigned)C::x_d;
+        const uint32_t corner = is_plane ? Corner<C>::of(h, w) : 0;  // 0: nothing is inside
+        const bool d_inside = is_unit && (!deep || (unsigned)(d + (int)(spot.octet_and_d & 0xffff)) < (unsigned)C::x_d);
+        const int octet = S::ragged ? spot.octet_and_d >> 16 : 0;
+#pragma unroll
+        for (int f = 0; f < C::fold; f++) {
+            bool inside;
+            if constexpr (Corner<C>::fits) {
+                inside = d_inside && Corner<C>::is_inside(corner + spot.h_and_w + f * step);
+            } else {
+                inside = d_inside && is_plane && (unsigned)(h + (int)(spot.h_and_w >> 16)) < (unsigned)C::x_h &&
+                         (unsigned)(w + (int)(spot.h_and_w & 0xffff) + f * step) < (unsigned)C::x_w;
+            }
+            const typename C::Type* from = at + spot.away + f * step * C::x_w_pitch;
+            asm volatile("" : "+l"(from));  // else the compiler finds it anew for each channel
+            const int channel = (chunk * C::octets + octet) * S::lanes;
+#pragma unroll
+            for (int c = 0; c < S::lanes; c++)
+                held[f * S::lanes + c] = inside && (!S::ragged || channel + c < C::channels)
+                                             ? widen(load_constant<1>(from + c * C::x_channel_pitch)[0])
+                                             : 0.f;
+        }
+    }
 };
 
 template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
@@ -148,36 +212,13 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
     KW_DEVICE static bool has(int i) {
         return (i + 1) * Crew<C>::threads <= S::units || (Crew<C>::rank() & ~31) + i * Crew<C>::threads < S::units;
     }
-    // `d`, `h`, `w`: the first input of the tile, which lies at `x`; `step`: from a tap that shares an octet to the next.
-    KW_DEVICE void fetch(const typename C::Type* x, int d, int h, int w, int step, const Spots<C>& spots, int chunk) {
-        x += (int64_t)chunk * (C::octets * S::lanes) * C::x_channel_pitch;
-        const bool is_plane = Spots<C>::deep || (unsigned)d < (unsigned)C::x_d;
-        const uint32_t corner = is_plane ? Corner<C>::of(h, w) : 0;  // 0: nothing is inside
+    KW_DEVICE void fetch(const Source<C>& source, const Spots<C>& spots, int chunk) {
 #pragma unroll
         for (int i = 0; i < rounds; i++) {
             if (!has(i)) continue;
             const bool is_unit = (i + 1) * Crew<C>::threads <= S::units ||
                                  Crew<C>::rank() + i * Crew<C>::threads < S::units;
-            const bool d_inside = is_unit && (!Spots<C>::deep || (unsigned)(d + spots.d(i)) < (unsigned)C::x_d);
-#pragma unroll
-            for (int f = 0; f < C::fold; f++) {
-                bool inside;
-                if constexpr (Corner<C>::fits) {
-                    inside = d_inside && Corner<C>::is_inside(corner + spots.h_and_w[i] + f * step);
-                } else {
-                    inside = d_inside && is_plane && (unsigned)(h + spots.h(i)) < (unsigned)C::x_h &&
-                             (unsigned)(w + spots.w(i) + f * step) < (unsigned)C::x_w;
-                }
-                const typename C::Type* from = x + spots.away[i] + f * step * C::x_w_pitch;
-                asm volatile("" : "+l"(from));  // else the compiler finds it anew for each channel
-                const int channel = (chunk * C::octets + spots.octet(i)) * S::lanes;
-#pragma unroll
-                for (int c = 0; c < S::lanes; c++)
-                    held[i][f * S::lanes + c] =
-                        inside && (!S::ragged || channel + c < C::channels)
-                            ? widen(load_constant<1>(from + c * C::x_channel_pitch)[0])
-                            : 0.f;
-            }
+            source.fetch(held[i], spots.spot[i], is_unit, chunk);
         }
     }
     // The largest finite magnitude, and whether there is no other. As bits, for those of Inf and NaN are larger; if there
@@ -190,11 +231,7 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
 #pragma unroll
             for (int j = 0; j < 8; j++) mine = maximum(mine, fabsf(held[i][j]));
         }
-        uint32_t bits = __reduce_max_sync(~0u, __float_as_uint(mine));
-        if (threadIdx.x % 32 == 0) shared.bits[Crew<C>::rank() / 32] = bits;
-        Crew<C>::sync();
-#pragma unroll
-        for (int i = 0; i < Crew<C>::threads / 32; i++) bits = max(bits, shared.bits[i]);
+        const uint32_t bits = largest_of_crew(shared, __float_as_uint(mine));
         finite = bits < split::exponent_mask;
         if (finite) return __uint_as_float(bits);
         return Base::largest(shared.finite, [](int i) { return has(i); });
@@ -208,20 +245,23 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
 template <class C> struct Course {
     const Problem<C>& problem;
     unsigned number;
-    int chunk, d, h, w, step;
-    const typename C::Type* x;
+    int chunk;
+    Source<C> source;
 
-    KW_DEVICE Course(const Problem<C>& given) : problem(given), number(Crew<C>::number()), chunk(0) { begin(); }
+    KW_DEVICE Course(const Problem<C>& given) : Course(given, Crew<C>::number(), 0) {}
+    KW_DEVICE Course(const Problem<C>& given, unsigned tile, int first) : problem(given), number(tile), chunk(first) {
+        begin();
+    }
     KW_DEVICE bool more() const { return Walk<C>::has(number); }
     KW_DEVICE void begin() {
         if (!more()) return;
         const Tile<C> tile = Walk<C>::tile(problem, number);
         const Phase& phase = problem.phases[tile.work.phase];
-        d = tile.work.first.d * C::stride_d + phase.axis[0].x_base;
-        h = tile.work.first.h * C::stride_h + phase.axis[1].x_base;
-        w = tile.work.first.w * C::stride_w + phase.axis[2].x_base;
-        step = phase.axis[2].x_step;
-        x = tile.x + d * C::x_d_pitch + h * C::x_h_pitch + w * C::x_w_pitch;
+        source.d = tile.work.first.d * C::stride_d + phase.axis[0].x_base;
+        source.h = tile.work.first.h * C::stride_h + phase.axis[1].x_base;
+        source.w = tile.work.first.w * C::stride_w + phase.axis[2].x_base;
+        source.step = phase.axis[2].x_step;
+        source.x = tile.x + source.d * C::x_d_pitch + source.h * C::x_h_pitch + source.w * C::x_w_pitch;
     }
     KW_DEVICE void advance() {
         if (++chunk < Sizes<C>::chunks) return;
@@ -229,7 +269,7 @@ template <class C> struct Course {
         begin();
     }
     KW_DEVICE void fetch(Carrier<C>& carrier, const Spots<C>& spots) const {
-        carrier.fetch(x, d, h, w, step, spots, chunk);
+        carrier.fetch(source, spots, chunk);
     }
 };
 
@@ -250,7 +290,7 @@ template <class C> struct Delivery {
         if (Crew<C>::rank() == 0) shared.scale[ring][at.stage] = scale | !finite;
         conv_sm90::fence_for_tensor_cores();
         ptx90::barrier_arrive(ptx90::shared_address(&shared.full[ring][at.stage]));
-        at.advance<C>();
+        at.advance<C::stages>();
         if (++chunk < Sizes<C>::chunks) return;
         chunk = 0, ring += Layout<C>::crews;
         if (ring >= Layout<C>::rings) ring -= Layout<C>::rings, round = at;

@@ -27,22 +27,29 @@ template <class C> struct Layout {
     static constexpr int rows = C::tile_d * C::tile_h, row_laps = rows / C::lap_rows, laps = row_laps * C::turns;
     static constexpr int rings = C::teams / C::abreast;  // teams abreast have one ring of stages
     static constexpr int crews = C::carriers < rings ? C::carriers : rings;  // for one ring all carry together
-    static constexpr int crew_threads = C::carriers / crews * 128;
+    static constexpr bool streams = C::streamed > 0;  // a warp of those who carry has the weights instead
+    static constexpr int crew_threads = C::carriers / crews * 128 - (streams ? 32 : 0);
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
     // So divided, configs that were compiled do not spill.
     static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
-    static constexpr int carrier_registers = C::carriers == 2 ? (many_sums ? 104 : 112) : C::teams == 3 ? 128 : 136;
-    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : C::teams == 3 ? 128 : 184;
+    static constexpr int of_two = many_sums ? 104 : 112, of_one = C::teams == 3 ? 128 : streams ? 120 : 136;
+    static constexpr int carrier_registers = C::carriers == 2 ? of_two : of_one;
+    static constexpr int beside_one = C::teams == 3 ? 128 : streams ? 192 : 184;
+    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : beside_one;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
-    static_assert(C::tile_w % 8 == 0 && C::tile_w * C::tile_h * C::tile_d == C::tile_n, "a row is an instruction");
+    static_assert(C::seamless || (C::tile_w % 8 == 0 && rows * C::tile_w == C::tile_n), "a row is an instruction");
     static_assert(rings % crews == 0 && C::carriers % crews == 0, "who carries for a team always does");
     static_assert(C::teams % C::abreast == 0 && S::tiles_m % C::abreast == 0, "each team has channels of its own");
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(rows % C::lap_rows == 0 && (laps == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
     static_assert(laps == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last lap");
+    static_assert(!streams || (C::abreast == C::teams && C::carriers == 1 && C::products == 1), "all want one tap");
+    static_assert(C::tile_w % 8 == 0 || (C::tile_w % 2 == 0 && C::run_vector > 0), "a row begins where ends expect it");
+    static_assert(!C::seamless || (C::tile_d == 1 && C::stride_h == 1 && C::stride_w == 1 && C::region_w == C::tile_w),
+                  "a row of inputs begins where the one before ends");
     static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
 };
 
@@ -80,6 +87,28 @@ template <class C> struct Leaving {
             }
 #pragma unroll
             for (int j = 0; j < 2 * P; j += 2) *(float2*)(to + j) = make_float2(v[j], v[j + 1]);
+        }
+    }
+
+    // The same of all rows of a run that are seamless: eight columns may have the end of a row and the begin of the
+    // next.
+    template <class Epilogue, class Sums>
+    KW_DEVICE static void put_rows(float* slab, const typename Epilogue::Args& args, const Sums (&sums)[P],
+                                   float inverse, int64_t plane, const Run& first, int half) {
+        static_assert(!C::seamless || !one_run || P == 1, "a run has one phase");
+        const int lane = threadIdx.x % 32;
+#pragma unroll
+        for (int i = 0; i < Sums::N; i++) {
+            int row = i * 8 / C::tile_w, column = i * 8 % C::tile_w + lane % 4 * 2;
+            if (i * 8 % C::tile_w + 8 > C::tile_w && column >= C::tile_w) column -= C::tile_w, row++;
+            if (column >= C::y_w || row >= rows) continue;
+            float v[2];
+            conv_mma::scale_places(v, sums, 0, i, half, inverse);
+            if constexpr (C::valued) {
+                const auto y = conv::values_in<C, Epilogue, 2>(args, v, plane, first.d, first.h + row);
+                v[0] = y.v[0], v[1] = y.v[1];
+            }
+            *(float2*)(slab + lane / 4 * pitch + row * C::y_w + column) = make_float2(v[0], v[1]);
         }
     }
 
@@ -201,6 +230,14 @@ template <class C> struct Leaving {
                 if (C::outputs % 64 != 0 && first >= C::outputs) return;
                 const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs +
                                       (C::outputs % 8 == 0 || mine < C::outputs ? mine : C::outputs - 1);
+                if constexpr (one_run && C::seamless) {
+                    put_rows<Epilogue>(slab, args, sums, of_warp.inverse[half], plane,
+                                       conv_mma::run_of<C>(phase, work, first_row), half);
+                    __syncwarp();
+                    store<Epilogue>(slab, args, work, phase, first, first_row);
+                    __syncwarp();
+                    continue;
+                }
 #pragma unroll
                 for (int row = 0; row < rows; row++) {
                     const Run at = conv_mma::run_of<C>(phase, work, first_row + row);

@@ -697,7 +697,20 @@ template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
     return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike + w / C::stride_w;
 }
 
-template <class C>
+// Where two neighbours along k of an output channel lie among packed weights, in pairs of halves: as the lanes of a warp
+// hold them. In mma's A a lane has rows lane / 4 and 8 below, k 2 (lane % 4) and 8 further.
+template <class C> struct ByLanes {
+    static constexpr int low = 128;  // from a pair to what its rounding left
+    KW_DEVICE static int64_t place(const Phase& phase, int group, int row, int steps, int chunk, int step, int k) {
+        using S = Sizes<C>;
+        const int64_t step_of_row = (int64_t)(group * S::fragments_m + row / 16) * S::chunks * steps + chunk * steps + step;
+        const int64_t fragment = phase.fragment + step_of_row * S::halves;
+        const int lane = row % 8 * 4 + k % 8 / 2, part = row % 16 / 8 + k / 8 * 2;
+        return (fragment * 32 + lane) * 4 + part;
+    }
+};
+
+template <class C, class Order>
 static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant__ Problem<C> problem, uint32_t* pairs,
                                                           float* inverse, int* offsets) {
     using S = Sizes<C>;
@@ -737,7 +750,6 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
         if (blockIdx.x == 0)
             for (int i = threadIdx.x; i < 2 * S::most_steps; i += 256)
                 offsets[p * 2 * S::most_steps + i] = offset_of<C>(phase, i);
-        const int64_t first = (phase.fragment + (int64_t)(group * S::fragments_m + row / 16) * S::chunks * steps * S::halves) * 32;
         for (int i = threadIdx.x; i < S::chunks * steps * 8; i += 256) {  // pairs of k
             const int chunk = i / (steps * 8), step = i / 8 % steps, k = i % 8 * 2;
             const int block = 2 * step + k / 8, tap = block / C::octets;
@@ -756,19 +768,17 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
             }
             uint32_t hi, lo;
             split::to_pairs(v[0], v[1], hi, lo);
-            // In mma's A a lane has rows lane / 4 and 8 below, k 2 (lane % 4) and 8 further.
-            const int lane = row % 8 * 4 + k % 8 / 2, part = row % 16 / 8 + k / 8 * 2;
-            const int64_t at = first + (int64_t)(chunk * steps + step) * S::halves * 32 + lane;
-            pairs[at * 4 + part] = hi;
-            if (S::halves == 2) pairs[(at + 32) * 4 + part] = lo;
+            const int64_t at = Order::place(phase, group, row, steps, chunk, step, k);
+            pairs[at] = hi;
+            if (S::halves == 2) pairs[at + Order::low] = lo;
         }
     }
 }
 
 #ifndef __CUDACC_RTC__
 // `packed` has the fragments of all phases, then the inverse scales.
-template <class C> cudaError_t pack(const Problem<C>& problem, cudaStream_t stream) {
-    pack_kernel<C><<<C::groups * Sizes<C>::fragments_m * 16, 256, 0, stream>>>(
+template <class C, class Order = ByLanes<C>> cudaError_t pack(const Problem<C>& problem, cudaStream_t stream) {
+    pack_kernel<C, Order><<<C::groups * Sizes<C>::fragments_m * 16, 256, 0, stream>>>(
         problem, (uint32_t*)problem.fragments, (float*)problem.inverse, (int*)problem.offsets);
     return cudaGetLastError();
 }

@@ -6,25 +6,81 @@
 // issues them, tap after tap, and while it sends its results to memory the tensor cores work for another one. A row of a
 // tile is one instruction, of any width that is a multiple of 8. Results leave through shared memory, a whole row of a
 // channel after the other; rows that make up whole planes are one run. Where Config::sent, the copy engine takes them.
+//
+// Weights that do not fit stream through a ring in shared memory (conv_kept_stream.cuh), for tiles that are as large as
+// registers have room for their sums.
 #pragma once
 
-#include "conv_kept_carry.cuh"
+#include "conv_kept_stream.cuh"
 #include "wgmma_rows.cuh"
 
 namespace kw::conv_sm90_kept {
 
 // --- those who multiply
 
+template <class C> struct Sums;
+
+// What a team multiplies by: weights that stay, chunk by chunk.
+template <class C, bool = Layout<C>::streams> struct Given {
+    uint32_t first, of_phase[C::w_phases];  // of the next chunk, for descriptors
+
+    KW_DEVICE Given(const Shared<C>& shared, int team)
+        : first((ptx90::shared_address(shared.weights.kept[team]) >> 4) + Sums<C>::next_sixteen) {}
+    KW_DEVICE void begin(int p, const Phase& phase) { of_phase[p] = first + first_kept<C>(phase) * 128; }
+    KW_DEVICE void add_to(Sums<C>& sums, int p, uint32_t region, const int* offset, int steps, bool follows) {
+        sums.add(region, offset, of_phase[p], steps, follows);
+        of_phase[p] += steps * Sizes<C>::halves * 128;
+    }
+    KW_DEVICE void end_chunk() {}
+};
+
+// Weights that stream: a team's way through their ring.
+template <class C> struct Given<C, true> {
+    Weights<C>& ring;
+    int team;
+    Cursor at;
+    int before = -1;  // the place that is still read
+
+    KW_DEVICE Given(Shared<C>& shared, int number) : ring(shared.weights), team(number) {}
+    KW_DEVICE void begin(int, const Phase&) {}
+    KW_DEVICE void add_to(Sums<C>& sums, int, uint32_t region, const int* offset, int steps, bool follows) {
+        sums.add_streamed(region, offset, *this, steps, follows);
+    }
+    // Where the next place begins, for a descriptor, once it is full.
+    KW_DEVICE uint32_t next() const {
+        ptx90::barrier_wait(ptx90::shared_address(&ring.full[at.stage]), at.phase);
+        return (ptx90::shared_address(ring.place[at.stage][0][team]) >> 4) + Sums<C>::next_sixteen;
+    }
+    // All products but those of the newest place are done.
+    KW_DEVICE void leave_before() {
+        leave();
+        before = at.stage;
+        at.template advance<C::streamed>();
+    }
+    KW_DEVICE void end_chunk() {
+        leave();
+        before = -1;
+    }
+    KW_DEVICE void leave() const {
+        __syncwarp();
+        if (before >= 0 && threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&ring.empty[before]));
+    }
+};
+
 template <class C> struct Sums {
     using S = Sizes<C>;
-    static constexpr int rows = C::lap_rows, M = 1, N = rows * C::tile_w / 8;
+    static constexpr int rows = C::lap_rows;
+    // Where the inputs of a row follow those of the row before at once, an instruction takes all rows.
+    static constexpr int parts = C::seamless ? 1 : rows, wide = ceil_div(rows / parts * C::tile_w, 8) * 8;
+    static constexpr int M = 1, N = parts * wide / 8;
     // Nothing to add outside of the tensor cores.
     static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
-    static constexpr bool all_at_once = C::products == 1 && C::phases == 1 && S::most_steps * C::lap_rows <= 48;
+    static constexpr bool all_at_once =
+        C::products == 1 && C::phases == 1 && S::most_steps * C::lap_rows <= 48 && !Layout<C>::streams;
     // Whether products are still on their way after `add`: then those of all phases are.
     static constexpr bool left_open = C::products == 1 && !all_at_once;
-    using Row = float[C::tile_w / 2];
-    Row total[rows];
+    using Row = float[wide / 2];
+    Row total[parts];
 
     // Of the table: as in conv_sm90.cuh.
     KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
@@ -40,35 +96,35 @@ template <class C> struct Sums {
     __host__ __device__ static constexpr int known_entry(int step) {
         return place_of(2 * step) | (place_of(2 * step + 1) - place_of(2 * step)) << 16;
     }
-    KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / C::tile_w][n * 8 % C::tile_w / 2 + i]; }
+    KW_DEVICE float at(int, int n, int i) const { return total[n * 8 / wide][n * 8 % wide / 2 + i]; }
     KW_DEVICE void rescale(float factor) {
 #pragma unroll
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < parts; r++)
 #pragma unroll
-            for (int i = 0; i < C::tile_w / 2; i++) total[r][i] *= factor;
+            for (int i = 0; i < wide / 2; i++) total[r][i] *= factor;
     }
     KW_DEVICE void clear() {
 #pragma unroll
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < parts; r++)
 #pragma unroll
-            for (int i = 0; i < C::tile_w / 2; i++) total[r][i] = 0.f;
+            for (int i = 0; i < wide / 2; i++) total[r][i] = 0.f;
     }
-    KW_DEVICE static void pin_all(Row (&sums)[rows]) {
+    KW_DEVICE static void pin_all(Row (&sums)[parts]) {
 #pragma unroll
-        for (int r = 0; r < rows; r++) ptx90::pin(sums[r]);
+        for (int r = 0; r < parts; r++) ptx90::pin(sums[r]);
     }
     // Of descriptors the lower half, to which distances are added; the upper half says that the next 8 lie behind these.
     static constexpr uint32_t next_sixteen = 64 << 16;  // of weights: from 8 of k to the next 8
     static constexpr uint64_t next_eight = (uint64_t)8 << 32;
     // All rows, 16 of k.
-    KW_DEVICE static void multiply(Row (&sums)[rows], uint32_t pixels, uint32_t weights, bool follows) {
+    KW_DEVICE static void multiply(Row (&sums)[parts], uint32_t pixels, uint32_t weights, bool follows) {
 #pragma unroll
-        for (int r = 0; r < rows; r++)
+        for (int r = 0; r < parts; r++)
             wgmma_rows::wgmma_f16_shared(sums[r], next_eight | weights,
-                                         next_eight | (pixels + conv_mma::region_place<C>(r * C::tile_w)), follows);
+                                         next_eight | (pixels + conv_mma::region_place<C>(r * wide)), follows);
     }
     // Corrections first: the tensor core cuts off what lies under the last bit of a sum, and they are small.
-    KW_DEVICE static void add_pairs(Row (&sums)[rows], uint32_t region, const int* offset, uint32_t weights) {
+    KW_DEVICE static void add_pairs(Row (&sums)[parts], uint32_t region, const int* offset, uint32_t weights) {
         constexpr int count = one_sum ? S::most_steps : C::group;
 #pragma unroll
         for (int i = 0; i < count; i++) {
@@ -119,7 +175,7 @@ template <class C> struct Sums {
             if (!follows) clear();
 #pragma unroll 1
             for (int i = 0; i < steps; i += C::group) {
-                Row sum[rows];
+                Row sum[parts];
                 pin_all(sum);
                 ptx90::wgmma_fence();
                 add_pairs(sum, region, offset + 2 * i, weights + i * 256);
@@ -127,11 +183,32 @@ template <class C> struct Sums {
                 ptx90::wgmma_wait<0>();
                 pin_all(sum);
 #pragma unroll
-                for (int r = 0; r < rows; r++)
+                for (int r = 0; r < parts; r++)
 #pragma unroll
-                    for (int j = 0; j < C::tile_w / 2; j++) total[r][j] += sum[r][j];
+                    for (int j = 0; j < wide / 2; j++) total[r][j] += sum[r][j];
             }
         }
+    }
+    // The same of weights that stream: of a tap, wait for its place, and leave the one before, whose products are done.
+    KW_DEVICE void add_streamed(uint32_t region, const int* offset, Given<C, true>& weights, int steps, bool follows) {
+        constexpr int at_once = Weights<C, true>::steps;
+        auto add_tap = [&](int i, bool keep) {
+            const uint32_t first = region + offset[2 * i], of_tap = weights.next();
+            ptx90::wgmma_fence();
+#pragma unroll
+            for (int j = 0; j < at_once; j++)
+                multiply(total, first + j * 2 * S::pixels, of_tap + j * (128 * C::abreast), keep || j > 0);
+            ptx90::wgmma_commit();
+            ptx90::wgmma_wait<1>();
+            weights.leave_before();
+        };
+        if (C::least_taps == 0 && steps == 0) {
+            if (!follows) clear();
+            return;
+        }
+        add_tap(0, follows);
+#pragma unroll 1
+        for (int i = at_once; i < steps; i += at_once) add_tap(i, true);
     }
 };
 
@@ -144,21 +221,18 @@ struct Lap {
 };
 
 template <class C>
-KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int team, Lap& lap,
+KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int ring, Given<C>& weights, Lap& lap,
                         Sums<C> (&sums)[C::w_phases]) {
     using S = Sizes<C>;
-    const int ring = team / C::abreast;
     int steps[C::w_phases];
-    uint32_t weights[C::w_phases];  // of the next chunk
 #pragma unroll
     for (int p = 0; p < C::w_phases; p++) {
         const Phase& phase = problem.phases[lap.phase + p];
         steps[p] = steps_in<C>(phase);
-        weights[p] = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first_kept<C>(phase) * 128 +
-                     Sums<C>::next_sixteen;
+        weights.begin(p, phase);
     }
 #pragma unroll 1
-    for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C>()) {
+    for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C::stages>()) {
         ptx90::barrier_wait(ptx90::shared_address(&shared.full[ring][at.stage]), at.phase);
         const uint32_t given = shared.scale[ring][at.stage];
         lap.are_finite = lap.are_finite && given % 2 == 0;
@@ -170,14 +244,14 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
         for (int p = 0; p < C::w_phases && Sums<C>::left_open; p++) Sums<C>::pin_all(sums[p].total);
 #pragma unroll
         for (int p = 0; p < C::w_phases; p++) {
-            sums[p].add(region, shared.offset[lap.phase + p], weights[p], steps[p], chunk > 0);
-            weights[p] += steps[p] * S::halves * 128;
+            weights.add_to(sums[p], p, region, shared.offset[lap.phase + p], steps[p], chunk > 0);
         }
         if constexpr (Sums<C>::left_open) {
             ptx90::wgmma_wait<0>();
 #pragma unroll
             for (int p = 0; p < C::w_phases; p++) Sums<C>::pin_all(sums[p].total);
         }
+        weights.end_chunk();
         __syncwarp();
         if (lap.is_last && threadIdx.x % 32 == 0)
             ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
@@ -197,6 +271,7 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
     const int team = threadIdx.x / 128;
     char* memory = (char*)(&shared + 1) + Abreast<C>::number() * end_bytes<C, Epilogue, End>();
     Cursor at;
+    Given<C> weights(shared, team % C::abreast);
 #pragma unroll 1
     for (unsigned number = team / C::abreast; Walk<C>::has(number); number += L::rings) {
         Work work = Walk<C>::tile(problem, number, team % C::abreast).work;
@@ -209,7 +284,7 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
             lap.is_last = i == L::laps - 1;
             Sums<C> sums[C::w_phases];
             at = begin;
-            multiply(problem, shared, at, team, lap, sums);
+            multiply(problem, shared, at, team / C::abreast, weights, lap, sums);
             work.phase = lap.phase;
             if (is_outside(problem, work, lap)) {
                 End::template skip_of_warp<C, Epilogue>(args, work);
@@ -239,7 +314,8 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     extern __shared__ uint4 dynamic[];
     Shared<C>& shared = *(Shared<C>*)dynamic;
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
-    keep_weights(problem, shared);
+    if constexpr (L::streams) begin_streams(shared);
+    else keep_weights(problem, shared);
     if (threadIdx.x < L::rings * C::stages) {
         ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), L::crew_threads);
         ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
@@ -247,7 +323,9 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     __syncthreads();
     if (threadIdx.x >= C::teams * 128) {
         if constexpr (L::carrier_registers < L::begin) ptx90::registers_shrink_to<L::carrier_registers>();
-        carry<C>(problem, shared);
+        if constexpr (!L::streams) carry<C>(problem, shared);
+        else if (threadIdx.x >= L::threads - 32) stream_weights<C>(problem, shared);
+        else carry_in_pieces<C>(problem, shared);
     } else {
         if constexpr (L::registers > L::begin) ptx90::registers_grow_to<L::registers>();
         multiply_all<C, Epilogue, End>(problem, args, shared);

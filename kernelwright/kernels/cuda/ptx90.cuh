@@ -152,6 +152,16 @@ KW_DEVICE void load_box_multicast(uint32_t destination, const TensorMap* map, ui
         : "memory");
 }
 
+// --- bytes from global memory to shared memory by the copy engine: both at multiples of 16, and as many; they count
+// towards the barrier.
+
+KW_DEVICE void load_bytes(uint32_t destination, const void* source, int bytes, uint32_t barrier) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :
+                 : "r"(destination), "l"(source), "r"(bytes), "r"(barrier)
+                 : "memory");
+}
+
 // --- bytes from shared memory to global memory by the copy engine: both at multiples of 16, and as many. It sees what
 // threads wrote before their fence (fence.proxy.async). Groups are a thread's own, in the order of its commits.
 

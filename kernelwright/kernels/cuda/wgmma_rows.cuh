@@ -1,12 +1,13 @@
 // wgmma in widths that ptx90.cuh does not have: D[64, n] (+)= A[64, 16] B[n, 16]^T in float16, both operands in shared
-// memory, for every n from 32 to 128 that is a multiple of 8. A row of a convolution's tile can then be one instruction.
+// memory, for every n from 32 to 256 that is a multiple of 8. A row of a convolution's tile can then be one instruction, or
+// several of them.
 #pragma once
 
 #include "ptx90.cuh"
 
 namespace kw::wgmma_rows {
 
-using ptx90::wgmma_f16_shared;  // 64, 128 and 256 columns
+using ptx90::wgmma_f16_shared;  // 64, 128, 192 and 256 columns
 
 // Operand lists: the first so many registers of D, by fours.
 #define KW_D_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
@@ -21,6 +22,22 @@ using ptx90::wgmma_f16_shared;  // 64, 128 and 256 columns
 #define KW_D_52 KW_D_48 ", %48, %49, %50, %51"
 #define KW_D_56 KW_D_52 ", %52, %53, %54, %55"
 #define KW_D_60 KW_D_56 ", %56, %57, %58, %59"
+#define KW_D_64 KW_D_60 ", %60, %61, %62, %63"
+#define KW_D_68 KW_D_64 ", %64, %65, %66, %67"
+#define KW_D_72 KW_D_68 ", %68, %69, %70, %71"
+#define KW_D_76 KW_D_72 ", %72, %73, %74, %75"
+#define KW_D_80 KW_D_76 ", %76, %77, %78, %79"
+#define KW_D_84 KW_D_80 ", %80, %81, %82, %83"
+#define KW_D_88 KW_D_84 ", %84, %85, %86, %87"
+#define KW_D_92 KW_D_88 ", %88, %89, %90, %91"
+#define KW_D_96 KW_D_92 ", %92, %93, %94, %95"
+#define KW_D_100 KW_D_96 ", %96, %97, %98, %99"
+#define KW_D_104 KW_D_100 ", %100, %101, %102, %103"
+#define KW_D_108 KW_D_104 ", %104, %105, %106, %107"
+#define KW_D_112 KW_D_108 ", %108, %109, %110, %111"
+#define KW_D_116 KW_D_112 ", %112, %113, %114, %115"
+#define KW_D_120 KW_D_116 ", %116, %117, %118, %119"
+#define KW_D_124 KW_D_120 ", %120, %121, %122, %123"
 #define KW_TO_4(d, i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
 #define KW_TO_16(d) KW_TO_4(d, 0), KW_TO_4(d, 4), KW_TO_4(d, 8), KW_TO_4(d, 12)
 #define KW_TO_20(d) KW_TO_16(d), KW_TO_4(d, 16)
@@ -34,6 +51,22 @@ using ptx90::wgmma_f16_shared;  // 64, 128 and 256 columns
 #define KW_TO_52(d) KW_TO_48(d), KW_TO_4(d, 48)
 #define KW_TO_56(d) KW_TO_52(d), KW_TO_4(d, 52)
 #define KW_TO_60(d) KW_TO_56(d), KW_TO_4(d, 56)
+#define KW_TO_64(d) KW_TO_60(d), KW_TO_4(d, 60)
+#define KW_TO_68(d) KW_TO_64(d), KW_TO_4(d, 64)
+#define KW_TO_72(d) KW_TO_68(d), KW_TO_4(d, 68)
+#define KW_TO_76(d) KW_TO_72(d), KW_TO_4(d, 72)
+#define KW_TO_80(d) KW_TO_76(d), KW_TO_4(d, 76)
+#define KW_TO_84(d) KW_TO_80(d), KW_TO_4(d, 80)
+#define KW_TO_88(d) KW_TO_84(d), KW_TO_4(d, 84)
+#define KW_TO_92(d) KW_TO_88(d), KW_TO_4(d, 88)
+#define KW_TO_96(d) KW_TO_92(d), KW_TO_4(d, 92)
+#define KW_TO_100(d) KW_TO_96(d), KW_TO_4(d, 96)
+#define KW_TO_104(d) KW_TO_100(d), KW_TO_4(d, 100)
+#define KW_TO_108(d) KW_TO_104(d), KW_TO_4(d, 104)
+#define KW_TO_112(d) KW_TO_108(d), KW_TO_4(d, 108)
+#define KW_TO_116(d) KW_TO_112(d), KW_TO_4(d, 112)
+#define KW_TO_120(d) KW_TO_116(d), KW_TO_4(d, 116)
+#define KW_TO_124(d) KW_TO_120(d), KW_TO_4(d, 120)
 
 // `accumulate` is 0 or 1.
 #define KW_WGMMA_ROW(N, COUNT, A, B, KEEP)                                                                       \
@@ -55,6 +88,20 @@ KW_WGMMA_ROW(96, 48, "%48", "%49", "%50")
 KW_WGMMA_ROW(104, 52, "%52", "%53", "%54")
 KW_WGMMA_ROW(112, 56, "%56", "%57", "%58")
 KW_WGMMA_ROW(120, 60, "%60", "%61", "%62")
+KW_WGMMA_ROW(136, 68, "%68", "%69", "%70")
+KW_WGMMA_ROW(144, 72, "%72", "%73", "%74")
+KW_WGMMA_ROW(152, 76, "%76", "%77", "%78")
+KW_WGMMA_ROW(160, 80, "%80", "%81", "%82")
+KW_WGMMA_ROW(168, 84, "%84", "%85", "%86")
+KW_WGMMA_ROW(176, 88, "%88", "%89", "%90")
+KW_WGMMA_ROW(184, 92, "%92", "%93", "%94")
+KW_WGMMA_ROW(200, 100, "%100", "%101", "%102")
+KW_WGMMA_ROW(208, 104, "%104", "%105", "%106")
+KW_WGMMA_ROW(216, 108, "%108", "%109", "%110")
+KW_WGMMA_ROW(224, 112, "%112", "%113", "%114")
+KW_WGMMA_ROW(232, 116, "%116", "%117", "%118")
+KW_WGMMA_ROW(240, 120, "%120", "%121", "%122")
+KW_WGMMA_ROW(248, 124, "%124", "%125", "%126")
 #undef KW_WGMMA_ROW
 #undef KW_D_16
 #undef KW_TO_16
@@ -80,6 +127,38 @@ KW_WGMMA_ROW(120, 60, "%60", "%61", "%62")
 #undef KW_TO_56
 #undef KW_D_60
 #undef KW_TO_60
+#undef KW_D_64
+#undef KW_TO_64
+#undef KW_D_68
+#undef KW_TO_68
+#undef KW_D_72
+#undef KW_TO_72
+#undef KW_D_76
+#undef KW_TO_76
+#undef KW_D_80
+#undef KW_TO_80
+#undef KW_D_84
+#undef KW_TO_84
+#undef KW_D_88
+#undef KW_TO_88
+#undef KW_D_92
+#undef KW_TO_92
+#undef KW_D_96
+#undef KW_TO_96
+#undef KW_D_100
+#undef KW_TO_100
+#undef KW_D_104
+#undef KW_TO_104
+#undef KW_D_108
+#undef KW_TO_108
+#undef KW_D_112
+#undef KW_TO_112
+#undef KW_D_116
+#undef KW_TO_116
+#undef KW_D_120
+#undef KW_TO_120
+#undef KW_D_124
+#undef KW_TO_124
 #undef KW_TO_4
 
 }  // namespace kw::wgmma_rows

@@ -293,6 +293,27 @@ void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
     boxes.push_back(std::move(copy));
 }
 
+// cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [destination], [source], bytes, [barrier]
+void cp_async_bulk_to_shared(Frame& frame, const Arguments& to) {
+    if (frame.has("multicast::cluster") || !frame.has("mbarrier::complete_tx::bytes")) unknown(frame);
+    const uint64_t source = frame.get(to[1].inner[0]);
+    const uint32_t bytes = (uint32_t)frame.get(to[2]);
+    Box copy = {};
+    copy.destination = address_of(frame, to[0]), copy.barrier = address_of(frame, to[3]);
+    if (copy.destination >> 24 || copy.barrier >> 24) unknown(frame);
+    if (copy.destination % 16 || source % 16 || bytes % 16 || bytes == 0 || bytes / 16 > UINT16_MAX)
+        fault("copies %u bytes in %s: addresses and their number must be multiples of 16", bytes, line(frame).c_str());
+    mbarrier_at(shared_pointer(copy.barrier, self->rank));
+    // A box of one row, 16 bytes an element, not swizzled.
+    copy.map.rank = 1, copy.map.element_bytes = 16, copy.map.base = reinterpret_cast<const uint8_t*>(source);
+    copy.map.sizes[0] = bytes / 16, copy.map.box[0] = (uint16_t)(bytes / 16);
+    copy.blocks = (uint16_t)(1u << self->rank);
+    Fiber& me = fiber();
+    copy.unit = me.unit, copy.step = me.step++, copy.clock = me.clock, copy.block = me.home;
+    copy.line = frame.site.line();
+    boxes.push_back(std::move(copy));
+}
+
 // --- bytes that the copy engine takes from shared memory to global memory, in groups of the thread that asked for them
 
 struct Sending {
@@ -608,6 +629,7 @@ const std::map<std::string, Handler> instructions = {
     {"cp.async.wait_group", cp_async_wait},
     {"cp.async.wait_all", cp_async_wait},
     {"cp.async.bulk.tensor", cp_async_bulk_tensor},
+    {"cp.async.bulk.shared::cluster", cp_async_bulk_to_shared},
     {"cp.async.bulk.global", cp_async_bulk_to_global},
     {"cp.async.bulk.commit_group", cp_async_bulk_commit},
     {"cp.async.bulk.wait_group", cp_async_bulk_wait},

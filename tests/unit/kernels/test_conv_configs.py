@@ -16,7 +16,7 @@ from benchmarks.conv_device import TIMED, conv_of, kernel_of, module_of, random_
 from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
 from kernelwright.generate.generate import ranked_choices
-from kernelwright.ir.nodes import Graph, Input, Map
+from kernelwright.ir.nodes import Graph, Input, Map, Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
@@ -295,3 +295,61 @@ def test_one_warpgroup_carries_for_teams_abreast_only_where_a_tile_has_one_chunk
         found = [c for c in conv_sm90_kept.configs(shape, H200) if c.abreast == 2]
         assert found
         assert all(c.carriers == 2 or conv_mma.chunks(c, shape) == 1 for c in found)
+
+
+# --- weights that stream
+
+
+def streaming_shape(text: str, x: Shape, precision: str = "tf32") -> ConvShape:
+    return shape_of(kernel_of(conv_of(module_of(text), x), "conv_kernel", precision, with_epilogue=True))
+
+
+MANY_TAPS = ("ConvTranspose2d(64, 128, 5, padding=1)", (512, 64, 32, 32))
+
+
+def test_weights_stream_where_they_do_not_fit() -> None:
+    shape = streaming_shape(*MANY_TAPS)
+    configs = conv_sm90_kept.configs(shape, H200)
+    assert configs[0].streamed
+    assert conv_sm90_kept.cost_us(configs[0], shape, H200) < conv_sm90.cost_us(
+        conv_sm90.configs(shape, H200)[0], shape, H200
+    )
+
+
+def test_weights_that_fit_stay_unless_that_costs_much_more() -> None:
+    for name in TIMED:
+        shape = timed_shape(name, "tf32")
+        configs = conv_sm90_kept.configs(shape, H200)
+        prices = {
+            streams: [conv_sm90_kept.cost_us(c, shape, H200) for c in configs if (c.streamed > 0) == streams]
+            for streams in (False, True)
+        }
+        if prices[False] and prices[True]:
+            assert prices[True][0] * conv_sm90_kept.WORTH_STREAMING < prices[False][0]
+
+
+def test_rows_without_seams_share_the_zeros_between_them() -> None:
+    """Of 32 inputs 34 outputs: 3 zeros on the left of each row, and 3 on the right, of which the next row has some."""
+    shape = streaming_shape(*MANY_TAPS)
+    (best, *_) = conv_sm90_kept.configs(shape, H200)
+    assert best.seamless
+    assert conv_sm90_kept.seamless_width(best, shape) == 35
+    assert best.tile_w == 36
+    narrow = replace(best, tile_w=34, tile_n=math.ceil(34 * best.tile_h / 16) * 16)
+    assert "some of the next row" in (conv_sm90_kept.why_not(narrow, shape, H200) or "")
+    inside = streaming_shape("Conv2d(64, 128, 5)", (4, 64, 40, 40))
+    config = next(c for c in conv_sm90_kept.streams(inside, H200) if c.seamless)
+    assert conv_sm90_kept.seamless_width(config, inside) == 40
+
+
+def test_what_cannot_stream_says_why() -> None:
+    shape = streaming_shape(*MANY_TAPS)
+    (best, *_) = conv_sm90_kept.configs(shape, H200)
+    pairs = replace(best, products=3)
+    assert "twice the weights" in (conv_sm90_kept.why_not_streamed(pairs, shape) or "")
+    assert conv_sm90_kept.configs(streaming_shape(*MANY_TAPS, "ieee"), H200) == ()
+    alone = replace(best, abreast=1)
+    assert "the same tile" in (conv_sm90_kept.why_not_streamed(alone, shape) or "")
+    crowded = replace(best, streamed=64, octets=8)
+    assert "its ring of weights" in (conv_sm90_kept.why_not(crowded, shape, H200) or "")
+    assert list(conv_sm90_kept.streams(streaming_shape("Conv2d(64, 64, 5)", (4, 64, 40, 40)), H200)) == []
