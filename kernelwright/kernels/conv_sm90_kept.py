@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import TypeAlias
 
 from kernelwright.device import Device
 from kernelwright.kernels import conv_mma, conv_sm90
@@ -91,7 +92,8 @@ class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
     abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
-    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
+    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other; sets: of such phases, of
+    which a block keeps the weights of one."""
 
     teams: int = 2
     carriers: int = 1
@@ -100,6 +102,7 @@ class Config(conv_sm90.Config):
     abreast: int = 1
     lap_rows: int = 0
     turns: int = 1
+    sets: int = 1
 
     @property
     def rings(self) -> int:
@@ -128,7 +131,8 @@ class Config(conv_sm90.Config):
         return self.w_phases * self.turns
 
     def joins(self, axis: int) -> bool:
-        return self.w_phases > 1 if axis == 2 else self.turns > 1
+        """A set of several has one phase of d."""
+        return (self.turns > 1 and self.sets == 1, self.turns > 1, self.w_phases > 1)[axis]
 
     @property
     def block(self) -> Block:
@@ -139,9 +143,15 @@ class Config(conv_sm90.Config):
 
 
 def kept_steps(config: Config, shape: ConvShape) -> int:
-    """Of weights that stay: steps of 16 of k of all chunks and phases, hi and lo."""
-    steps = sum(conv_mma.steps_of(config, conv_mma.taps_of(config, phase)) for phase in shape.phases)
-    return steps * conv_mma.chunks(config, shape) * conv_mma.halves(config)
+    """Of weights that stay: steps of 16 of k of all chunks and phases, or of the set that has most; hi and lo."""
+    return max(steps_of_sets(config, shape)) * conv_mma.chunks(config, shape) * conv_mma.halves(config)
+
+
+def steps_of_sets(config: Config, shape: ConvShape) -> list[int]:
+    """Steps of 16 of k in a chunk, of all phases of each set."""
+    steps = [conv_mma.steps_of(config, conv_mma.taps_of(config, phase)) for phase in shape.phases]
+    each = len(steps) // config.sets
+    return [sum(steps[first : first + each]) for first in range(0, len(steps), each)]
 
 
 def stage_bytes(config: Config, shape: ConvShape) -> int:
@@ -244,7 +254,14 @@ def is_sent(config: Config, shape: ConvShape) -> bool:
 
 
 def shelves(config: Config, shape: ConvShape) -> int:
-    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast)
+    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast) * config.sets
+
+
+def ways_through_phases(count: int, shape: ConvShape) -> list[tuple[int, int]]:
+    """Turns and sets, of so many phases of d and h: a tile has one of them, or all, of weights that are all kept; or
+    all of its set, which has one phase, or those of one d."""
+    along_d = shape.y_step(0)
+    return sorted({(1, 1), (count, 1), (1, count), *([(count // along_d, along_d)] if count % along_d == 0 else [])})
 
 
 # --- which configs fit
@@ -265,7 +282,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
     if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
         return f"tiles of {config.tile} are not rows of whole products."
-    if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
+    ways = ways_through_phases(len(shape.phases) // config.w_phases, shape)
+    if config.rows % config.rows_at_once or (config.turns, config.sets) not in ways:
         return f"laps of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
     if (reason := conv_mma.why_not_reduced(of_a_lap(config), shape)) is not None:
         return reason
@@ -289,9 +307,9 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """The best width for every kind of block, number of rows and of octets, way out, and with or without laps, the
     most promising first."""
-    best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
+    best: dict[tuple[Block, int, int, bool, int, bool, int], Config] = {}
     for config in candidates(shape, device):
-        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
+        key = (config.block, config.rows, config.octets, config.sent > 0, config.abreast, config.laps > 1, config.sets)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -308,24 +326,40 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     there at once: with 64 of them a tile of so many rows leaves no room for the next one, or for teams abreast.
     """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
-    space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}), (False, True))
-    for block, width, rows, at_once, phases, in_turns in space:
-        turns = len(shape.phases) // phases if in_turns else 1
+    space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}))
+    for (block, width, rows, at_once, phases), (turns, sets) in with_ways(space, shape):
+        in_turns = turns > 1
         if width * at_once * phases // 2 > block.most_sums or (width > WIDEST and at_once > 1):
             continue
         if rows > shape.most(0) * shape.most(1) or rows % at_once or (at_once < rows and not in_turns):
             continue
-        if in_turns and (turns == 1 or phases != joined):
+        if (in_turns or sets > 1) and phases != joined:
             continue
         plain = plain_config(block, width, rows, phases, shape)
-        plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns)
+        plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns, sets=sets)
         for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
                 if held(config, shape) <= most_held(config):
                     if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1:
-                        yield from with_stages(config, shape, device)
+                        if sets == 1 or not has_room(replace(config, sets=1), shape, device):
+                            yield from with_stages(config, shape, device)
                     break
+
+
+Point: TypeAlias = tuple[Block, int, int, int, int]
+
+
+def with_ways(points: Iterable[Point], shape: ConvShape) -> Iterator[tuple[Point, tuple[int, int]]]:
+    """Each with all turns and sets that the phases of d and h allow."""
+    for point in points:
+        for way in ways_through_phases(len(shape.phases) // point[-1], shape):
+            yield point, way
+
+
+def has_room(config: Config, shape: ConvShape, device: Device) -> bool:
+    """Whether weights of all phases leave room for a stage: then no block has others than the rest."""
+    return staged(config, shape, device).stages >= 1
 
 
 def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
@@ -390,7 +424,9 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
 
 
 def steps_per_tile(config: Config, shape: ConvShape) -> float:
-    """Of an average phase, or of all that are together."""
+    """Of an average phase, or of all that are together; of sets, of the one that has most: its blocks end last."""
+    if config.sets > 1:
+        return max(steps_of_sets(config, shape)) * conv_mma.chunks(config, shape)
     return config.phases_of_tile * conv_mma.k_of(config, shape) / 16
 
 
@@ -522,6 +558,7 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         abreast=config.abreast,
         lap_rows=config.rows_at_once,
         turns=config.turns,
+        sets=config.sets,
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
         slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,

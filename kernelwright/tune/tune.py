@@ -128,7 +128,7 @@ def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
     templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
-    kinds = first_of_each(kept, lambda c: (c.sent > 0, c.abreast, c.laps > 1)) if {*kept} & {*templates} else []
+    kinds = first_of_each(kept, lambda c: (c.sent > 0, c.abreast, c.laps > 1, c.sets)) if {*kept} & {*templates} else []
     return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds]))
 
 

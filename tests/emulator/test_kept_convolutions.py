@@ -122,6 +122,25 @@ def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: st
     assert "turns = 1," not in program.text
 
 
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("by_d", [False, True])
+@pytest.mark.parametrize("name", LAPS)
+def test_a_block_can_keep_the_weights_of_some_phases(name: str, by_d: bool, count: int, tmp_path: Path) -> None:
+    """Of one of d and h, or of one of d and all of h; more shelves than multiprocessors, and some to spare."""
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        shape = shape_of(kernel)
+        sets = shape.y_step(0) if by_d else shape.y_step(0) * shape.y_step(1)
+        turns = shape.y_step(0) * shape.y_step(1) // sets
+        whole = kept(lambda c: c.w_phases == shape.y_step(2) and (c.turns > 1) == (turns > 1))(kernel, choices)
+        assert isinstance(whole, Config)
+        return replace(whole, turns=turns, sets=sets)
+
+    with multiprocessors(count):
+        program = agrees(model(tmp_path, *LAPS[name]), pick=pick, precision="tf32")
+    assert by_d or "sets = 1," not in program.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize(("rows", "at_once"), [(2, 1), (4, 1), (4, 2)])

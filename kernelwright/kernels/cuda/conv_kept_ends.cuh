@@ -20,8 +20,9 @@ using conv_mma::Work;
 template <class C> struct Layout {
     using S = Sizes<C>;
     static constexpr int threads = (C::teams + C::carriers) * 128;
-    static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
-    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns));
+    // Weights of 64 channels, or of 128; of all phases of d and h, or of one of so many sets of them.
+    static constexpr int shelves = C::groups * S::tiles_m / C::abreast * C::sets, phases_of_set = C::phases / C::sets;
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns * C::sets));
     // A tile is multiplied and stored in laps, some rows of one phase of d and h at a time, all of inputs that are
     // carried once.
     static constexpr int rows = C::tile_d * C::tile_h, row_laps = rows / C::lap_rows, laps = row_laps * C::turns;
@@ -43,7 +44,8 @@ template <class C> struct Layout {
     static_assert(C::octets % 2 == 0 || (C::octets == 1 && C::stride_w == 1), "the second 8 of k lie behind the first");
     static_assert(rows % C::lap_rows == 0 && (laps == 1 || C::tile_d == 1 || C::tile_h == 1), "rows at one distance");
     static_assert(laps == 1 || C::stages >= S::chunks, "a tile's inputs are there until its last lap");
-    static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
+    static_assert((C::turns == 1 && C::sets == 1) || C::turns * C::sets * C::w_phases == C::phases,
+                  "one phase of d and h, or all of them, or all of a set");
 };
 
 // --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run

@@ -154,7 +154,7 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
     for (int p = 0; p < C::w_phases; p++) {
         const Phase& phase = problem.phases[lap.phase + p];
         steps[p] = steps_in<C>(phase);
-        weights[p] = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first_kept<C>(phase) * 128 +
+        weights[p] = (ptx90::shared_address(shared.kept[team % C::abreast]) >> 4) + first_kept<C>(problem, phase) * 128 +
                      Sums<C>::next_sixteen;
     }
 #pragma unroll 1
