@@ -34,7 +34,7 @@ from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
-from kernelwright.plan.layouts import loaded, made_of
+from kernelwright.plan.layouts import base_of, loaded, made_of
 from kernelwright.plan.steps import Layout, Origin
 
 UINT8 = by_name("uint8")
@@ -97,8 +97,17 @@ class Values:
         if node.fn == "div" and node.dtype.kind == "float" and not same and self.is_of_row(node.args[1]):
             divide = "over" if self.is_exponential(node.args[0]) else "divided"
             self.define(node, f"kw::{divide}({operands[0]}, {self.divisor(node.args[1])})", same)
+        elif self.is_share(node):
+            self.define(node, f"kw::share({operands[0]}, {operands[1]})", same)
         else:
             self.define(node, spelled(node, operands), same)
+
+    def is_share(self, node: Map) -> bool:
+        """e / sum(e), where every lane has a row, and e is exp(x - max(x)) of it."""
+        if node.fn != "div" or not self.writer.grid.across:
+            return False
+        raised, total = map(self.writer.phases.resolved, node.args)
+        return isinstance(total, Reduce) and total.fn == "sum" and is_below_one(raised) and total.x is raised
 
     def is_of_row(self, x: Node) -> bool:
         """One value for the whole row, that is no constant."""
@@ -452,7 +461,10 @@ class RowsWriter(Writer):
             "}",
         ]
 
-    def step_body(self, phase: int, adds_it: bool = True, stores_it: bool = True) -> list[str]:
+    def step_body(
+        self, phase: int, adds_it: bool = True, stores_it: bool = True, returns_it: bool = False
+    ) -> list[str]:
+        """What a phase computes of a vector: added to its states, and stored, or the one result returned instead."""
         reduces = self.phases.reduced_in(phase) if adds_it else []
         stores = self.phases.stores_in(phase) if stores_it else []
         accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
@@ -465,7 +477,7 @@ class RowsWriter(Writer):
         adds = [self.add_line(node, values.operand(node.x), phase) for node in reduces]
         stored = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
         places = " ".join(adds)
-        reached = [*(self.access(name) for name in late), *(a for _, _, a in results)]
+        reached = [*(self.access(name) for name in late), *(a for _, _, a in results if not returns_it)]
         lines = [*self.coordinate_lines(reached)]
         lines += [line for line in self.column_lines(places) if line not in lines]
         for name in late:
@@ -481,7 +493,7 @@ class RowsWriter(Writer):
         lines += self.gathered_lines(reduces)
         lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
         lines += self.whole_adds(reduces)
-        return [*lines, *(self.store_line(name, a) for name, _, a in results)]
+        return [*lines, *(f"return {name};" if returns_it else self.store_line(name, a) for name, _, a in results)]
 
     def gathered_lines(self, reduces: Sequence[Reduce]) -> list[str]:
         """Vectors of what is added, for states that take all lanes at once."""
@@ -534,6 +546,15 @@ class RowsWriter(Writer):
             lines += [f"{self.element(a)} = {self.stored(node, a, values.operand(node))};" for _, node, a in results]
         head = "template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {"
         return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
+
+
+def is_below_one(x: Node) -> bool:
+    """exp(y - max(y)), of which one of a row is 1."""
+    match x:
+        case Map("exp", (Map("sub", (y, largest)),)):
+            row = base_of(largest)
+            return isinstance(row, Reduce) and row.fn == "max" and row.x is y
+    return False
 
 
 def rows_of(access: Access) -> RowAccess:

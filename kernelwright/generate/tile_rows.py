@@ -8,15 +8,16 @@ columns of one row.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import identifier
 from kernelwright.generate.phases import phases_of
-from kernelwright.generate.reduce import RowsWriter, node_flops, starts_of, state_bytes
+from kernelwright.generate.reduce import RowsWriter, is_below_one, node_flops, starts_of, state_bytes
 from kernelwright.generate.reduce import rows_of as as_rows
-from kernelwright.generate.rows import RowGrid, tile_grid
-from kernelwright.ir.nodes import Conv, Node
+from kernelwright.generate.rows import RowAccess, RowGrid, tile_grid
+from kernelwright.ir.nodes import Conv, Map, Node, Reduce, View
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import spell_cast
 from kernelwright.kernels.conv_shape import TileRows
@@ -67,12 +68,31 @@ class TileRowsWriter(RowsWriter):
 class WholeRowsWriter(TileRowsWriter):
     """Every lane is a row: see kernels/cuda/conv_rows.cuh for how it is run."""
 
+    def __init__(self, kernel: Kernel) -> None:
+        super().__init__(replace(kernel, region=opened(kernel.region)))
+
     def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
         lanes = ", ".join(f"{name}.lane(i)" for name in names)
         return [f"KW_DEVICE State<{phase}, 1> lane(int i) const {{ return {{{lanes}}}; }}"]
 
     def members(self) -> list[str]:
-        return [*super().members(), "", *(f"    {line}" for line in self.beside_function())]
+        lines = [*self.beside_function(), *(self.leaving_functions() if leaves_by_rows(self) else [])]
+        return [*super().members(), "", *(f"    {line}" for line in lines)]
+
+    def leaving_functions(self) -> list[str]:
+        """What the last phase makes of sums, and where the first of that lies, apart: others take it to memory."""
+        last = self.phases.walks - 1
+        (access,) = stored_of_sums(self)
+        return [
+            "template <int N> KW_DEVICE static kw::Vec<float, N> values(",
+            "    const Args& a, Index row, Index column, const Operands<N>& x, const Row<N>& r) {",
+            *(f"    {line}" for line in self.step_body(last, returns_it=True)),
+            "}",
+            "KW_DEVICE static float* place(const Args& a, Index row, Index column) {",
+            *(f"    {line}" for line in self.coordinate_lines([access])),
+            f"    return {self.address(access)};",
+            "}",
+        ]
 
     def beside_function(self) -> list[str]:
         scalars = [name for name in self.of_row if self.is_uniform(self.access(name))]
@@ -125,6 +145,57 @@ class PartedStepWriter(RowPiecesWriter):
         return [*super().members(), "", *(f"    {line}" for line in lines)]
 
 
+def stored_of_sums(writer: TileRowsWriter) -> list[RowAccess]:
+    """Where the results are stored that every sum has."""
+    stores = zip(writer.region.stores, writer.grid.stores, strict=True)
+    return [as_rows(access) for (node, _), access in stores if writer.phases.is_full(node)]
+
+
+def leaves_by_rows(writer: TileRowsWriter) -> bool:
+    """Whether the last phase stores the one result of every sum, as rows of neighbours in memory."""
+    stored, phases = stored_of_sums(writer), writer.phases
+    if len(stored) != 1 or phases.walks == phases.finishing or not phases.stores_in(phases.walks - 1):
+        return False
+    return stored[0].inner == 1 and stored[0].layout.buffer.dtype.name == "float32"
+
+
+def opened(region: Region) -> Region:
+    """exponentials(x)  ->  sum(exp(x - max(x)))  where that exponential is computed in any case.
+
+    One walk instead of two is for rows that are read from memory. Sums that are in registers may be walked over again,
+    and to add an exponential takes a fourth of the instructions of a sum that is scaled whenever its largest grows.
+    """
+    done: dict[Node, Node] = {}
+
+    def now(x: Node) -> Node:
+        if isinstance(x, View) and x not in done:
+            below = now(x.x)
+            done[x] = x if below is x.x else x.rebuild((below,))
+        return done.get(x, x)
+
+    body = []
+    for node in region.body:
+        raised = raised_above_the_largest(node, region)
+        if isinstance(node, Reduce) and raised is not None:
+            current: Node = Reduce("sum", now(raised), node.axes)
+        else:
+            operands = tuple(map(now, node.operands))
+            current = node if operands == node.operands else node.rebuild(operands)
+        done[node] = current
+        body.append(current)
+    stores = tuple((done.get(node, node), layout) for node, layout in region.stores)
+    return replace(region, body=tuple(body), stores=stores)
+
+
+def raised_above_the_largest(node: Node, region: Region) -> Node | None:
+    """exp(x - max(x)) for exponentials(x), where it is computed before."""
+    if not isinstance(node, Reduce) or node.fn != "exponentials":
+        return None
+    before = region.body[: region.body.index(node)]
+    raised = (x for x in before if is_below_one(x) and isinstance(x, Map) and x.args[0].operands[0] is node.x)
+    return next(raised, None)
+
+
 def pieces_in(region: Region) -> Pieces | None:
     """How the rows of a region lie in the tiles of a convolution; None if each is whole in one."""
     assert isinstance(region.given, Conv)
@@ -165,10 +236,10 @@ def state_of_rows(region: Region) -> tuple[int, int]:
 @lru_cache(maxsize=256)  # asked for once a config
 def tile_rows(region: Region) -> TileRows:
     """What a template must know of the rows that its tiles reduce."""
-    writer = TileRowsWriter(Kernel("", region, {}))
+    writer = (WholeRowsWriter if is_whole(region) else TileRowsWriter)(Kernel("", region, {}))
     phases = writer.phases
     flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
-    once = [node_flops(node) for node in region.maps if phases.is_full(node) and not phases.level[node]]
+    once = [node_flops(node) for node in writer.region.maps if phases.is_full(node) and not phases.level[node]]
     return TileRows(
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
         row_bytes=8 * (len(writer.of_row) + len(writer.exported)),
@@ -177,4 +248,6 @@ def tile_rows(region: Region) -> TileRows:
         rows=writer.grid.rows,
         pieces=pieces_in(region),
         window=(*(1,) * (3 - len(region.window)), *region.window) if region.window else (),
+        by_rows=is_whole(region) and leaves_by_rows(writer),
+        alike=not any(access.bounds or access.is_computed or any(access.outer) for _, access in writer.read),
     )

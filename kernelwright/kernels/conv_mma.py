@@ -111,6 +111,11 @@ class Config:
     ahead: bool = False  # a block asks for a tile while it ends another
 
     @property
+    def stores_slabs(self) -> bool:
+        """Whether what is computed of rows that a tile has reduced goes to memory through slabs, as other results do."""
+        return False
+
+    @property
     def tile(self) -> tuple[int, int, int]:
         return (self.tile_d, self.tile_h, self.tile_w)
 
@@ -560,8 +565,12 @@ def vector(config: Config, shape: ConvShape) -> int:
     """
     if config.w_phases != shape.y_step(2):
         return 1
-    places = config.tile_w if shape.rows is None else 2
+    places = config.tile_w if shape.rows is None or leaves_by_rows(config, shape) else 2
     return widest_vector(shape, places * config.w_phases)
+
+
+def leaves_by_rows(config: Config, shape: ConvShape) -> bool:
+    return config.stores_slabs and config.w_phases == shape.y_step(2) and shape.rows is not None and shape.rows.by_rows
 
 
 def widest_vector(shape: ConvShape, run: int) -> int:

@@ -30,6 +30,8 @@ class TileRows:
     rows         how many there are
     pieces       how they lie in many tiles; None: a row is all channels of a pixel, or a window, whole in one tile
     window       the size of windows that are pooled, along d, h and w
+    by_rows      all that is stored of every sum is one float32, whose neighbours along w lie side by side
+    alike        nothing that is loaded differs from pixel to pixel
     """
 
     state_bytes: tuple[int, ...]
@@ -39,6 +41,8 @@ class TileRows:
     rows: int
     pieces: Pieces | None
     window: Shape
+    by_rows: bool = False
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,10 @@ class Config(conv_sm90.Config):
     sets: int = 1
 
     @property
+    def stores_slabs(self) -> bool:
+        return True
+
+    @property
     def rings(self) -> int:
         return self.teams // self.abreast
 
@@ -162,6 +166,8 @@ def run_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
     width = shape.y_space[2]
     plane, run = shape.y_space[1] * width, config.rows_at_once * width
+    if conv_mma.leaves_by_rows(config, shape):
+        return 0
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
     if not whole or config.rows_at_once == 1 or config.abreast > 1:  # where weights leave no room for whole runs
         return 0
@@ -184,8 +190,10 @@ def ends_bytes(config: Config, shape: ConvShape) -> int:
     if shape.rows is None or shape.rows.window or shape.rows.pieces is not None:
         return 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     slots = config.rows_at_once * config.tile_w * config.w_phases
-    states = 4 * config.abreast * max(shape.rows.state_bytes)
-    return config.rings * (slots * (shape.rows.row_bytes + states) + 64)
+    warps = 4 * config.abreast
+    slabs = warps * slab_bytes(config, shape) if conv_mma.leaves_by_rows(config, shape) else 0
+    after_rows = max(warps * slots * max(shape.rows.state_bytes), slabs)
+    return config.rings * (slots * shape.rows.row_bytes + after_rows + 64)
 
 
 def is_pooled(shape: ConvShape) -> bool:
@@ -461,6 +469,13 @@ def slab_vector(config: Config, shape: ConvShape) -> int:
     return conv_mma.widest_vector(shape, config.tile_w * config.w_phases)
 
 
+def row_vector(config: Config, shape: ConvShape) -> int:
+    """Pixels that a walk over reduced channels sees at once: a thread's two places, where loads do not say fewer."""
+    if shape.rows is not None and shape.rows.alike:
+        return math.gcd(4, 2 * config.w_phases)
+    return conv_mma.widest_vector(shape, 2 * config.w_phases)
+
+
 def stored_vector(config: Config, shape: ConvShape) -> int:
     return run_vector(config, shape) or conv_mma.vector(config, shape)
 
@@ -562,11 +577,17 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
         slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,
+        row_vector=row_vector(config, shape),
     )
     d, h, w = shape.phases[0].axes
     taps = (d.taps, h.taps, math.ceil(w.taps / config.fold))
     steps = integers(**by_axis("taps", taps), **by_axis("x_step", (d.x_step, h.x_step, w.x_step)))  # of the first phase
     # What becomes of sums is computed where they are; not where their phases are apart, which leaves too few registers.
-    valued = shape.sendable and config.w_phases == shape.y_step(2)
-    more += f"\n{steps}\n    static constexpr bool valued = {str(valued).lower()};"
+    said = {
+        "valued": shape.sendable and config.w_phases == shape.y_step(2),
+        "by_rows": conv_mma.leaves_by_rows(config, shape),
+        "alike": shape.rows is not None and shape.rows.alike,
+    }
+    flags = ", ".join(f"{name} = {str(value).lower()}" for name, value in said.items())
+    more += f"\n{steps}\n    static constexpr bool {flags};"
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more])

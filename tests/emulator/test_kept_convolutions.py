@@ -402,6 +402,95 @@ def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: 
     assert ("abreast = 2" in program.text) == ("two teams" in name)
 
 
+# Of every channel a result again, once all of its pixel is known: odd rows and even ones, channels that are no multiple of
+# 8, several phases and rows, operands that differ from pixel to pixel, and rows of which something is stored besides.
+EVERY_CHANNEL = {
+    "softmax": ("Conv2d(8, 33, 3)", (2, 8, 6, 39), "return torch.sigmoid(torch.softmax(self.conv(x), 1) * 2.0)"),
+    "phases": (
+        "ConvTranspose2d(16, 64, 4, stride=2, padding=1, output_padding=1)",
+        (1, 16, 5, 17),
+        "return torch.sigmoid(torch.softmax(self.conv(x), 1) * 2.0 + self.conv.bias.view(-1, 1, 1))",
+    ),
+    "phases of two teams": (
+        "ConvTranspose2d(8, 77, 4, stride=2, padding=1)",
+        (1, 8, 3, 34),
+        "return torch.softmax(self.conv(x), 1)",
+    ),
+    "phases of three axes": (
+        "ConvTranspose3d(8, 20, 3, stride=2, padding=1, output_padding=1)",
+        (1, 8, 2, 3, 20),
+        "return F.softmax(self.conv(x), 1).sigmoid()",
+    ),
+    "phases, by three": (
+        "ConvTranspose2d(8, 9, 3, stride=3)",
+        (1, 8, 3, 12),
+        "return F.log_softmax(self.conv(x), 1)",
+    ),
+    "normalised": (
+        "Conv2d(8, 40, 3)",
+        (2, 8, 6, 38),
+        "y = self.conv(x)\n        z = y - y.mean(1, keepdim=True)\n        "
+        "return torch.tanh(z / (y.var(1, keepdim=True, correction=0) + 1e-5).sqrt())",
+    ),
+    "by their size": (
+        "Conv2d(8, 24, 3, padding=1)",
+        (2, 8, 5, 37),
+        "y = self.conv(x)\n        return y / y.square().mean(1, keepdim=True).add(1e-5).sqrt()",
+    ),
+    "operands of pixels": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 38),
+        "return torch.softmax(self.conv(x) + x, 1) * x",
+    ),
+    "operands of pixels, odd rows": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 37),
+        "return torch.softmax(self.conv(x) + x, 1) * x",
+    ),
+    "and their largest": (
+        "Conv2d(8, 70, 3, padding=1)",
+        (2, 8, 5, 37),
+        "y = self.conv(x)\n        m = y.amax(1, keepdim=True)\n        return (y - m).exp(), m",
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", EVERY_CHANNEL)
+def test_reduced_channels_are_stored_by_rows(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        pick = kept(lambda c: c.w_phases > 1 or "phases" not in name)
+        program = agrees(model(tmp_path, *EVERY_CHANNEL[name]), pick=pick, precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+    assert "by_rows = true" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", EVERY_CHANNEL)
+def test_any_tile_stores_reduced_channels(name: str, seed: int, tmp_path: Path) -> None:
+    with multiprocessors(1 + seed):
+        agrees(model(tmp_path, *EVERY_CHANNEL[name]), pick=kept(seed=seed), precision="tf32", reducing=True)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf"])
+def test_a_softmax_is_nan_where_pytorch_has_it(value: str, tmp_path: Path) -> None:
+    special = f"torch.randn(1, 8, 4, 37).index_fill(3, torch.tensor([20]), float('{value}'))"
+    conv = "ConvTranspose2d(8, 70, 3, stride=2, padding=1)"
+    path = model(tmp_path, conv, (1, 8, 4, 37), "return torch.softmax(self.conv(x), 1)", special)
+    agrees(path, pick=kept(lambda c: c.w_phases > 1), precision="tf32", reducing=True)
+
+
+def test_a_softmax_does_not_depend_on_who_is_first(tmp_path: Path) -> None:
+    conv, body = "ConvTranspose2d(8, 70, 4, stride=2, padding=1)", "return torch.softmax(self.conv(x), 1)"
+    path = model(tmp_path, conv, (1, 8, 4, 35), body)
+    found = []
+    for backwards in (False, True):
+        with multiprocessors(3), order(blocks_backwards=backwards, threads_backwards=backwards):
+            found.append(emulated(path, pick=kept(), reducing=True))
+    assert torch.equal(*found)
+
+
 # --- rows over space, in pieces
 
 PIECES = {
