@@ -257,7 +257,7 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
 # Functions that there are in few instructions too, for arguments that have 11 bits.
 IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish)\(")
 # The same where channels are reduced. What is raised there is what was taken of the largest: a softmax.
-IN_FEW_OF_ROWS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish|exp|share)\(")
+IN_FEW_OF_ROWS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish|exp)\(")
 
 
 def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:

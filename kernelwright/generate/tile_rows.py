@@ -7,6 +7,7 @@ columns of one row.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -68,6 +69,9 @@ class TileRowsWriter(RowsWriter):
 class WholeRowsWriter(TileRowsWriter):
     """Every lane is a row: see kernels/cuda/conv_rows.cuh for how it is run."""
 
+    # Rows are read again and again by all who have some of their channels: in one load.
+    row_alignment = "alignas(16) "
+
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(replace(kernel, region=opened(kernel.region)))
 
@@ -97,6 +101,7 @@ class WholeRowsWriter(TileRowsWriter):
     def beside_function(self) -> list[str]:
         scalars = [name for name in self.of_row if self.is_uniform(self.access(name))]
         vectors = [name for name in self.of_row if name not in scalars] + [self.value_name(n) for n in self.exported]
+        vectors += [f"by_{self.value_name(node)}" for node in self.divisors]
         lanes = " ".join(f"r.{name}[i] = rows[i].{name}[0];" for name in vectors)
         return [
             "template <int N> KW_DEVICE static Row<N> beside(const Row<1>* rows) {",
@@ -233,6 +238,13 @@ def state_of_rows(region: Region) -> tuple[int, int]:
     return state_bytes(reduces), sum(REDUCTIONS[node.fn].flops for node in reduces)
 
 
+def row_bytes(writer: TileRowsWriter) -> int:
+    """The most that is known of a finished row takes."""
+    items = [writer.access(name).layout.buffer.dtype.itemsize for name in writer.of_row]
+    items += [node.dtype.itemsize for node in (*writer.exported, *writer.divisors)]
+    return math.ceil(sum(max(4, n) for n in items) / 16) * 16
+
+
 @lru_cache(maxsize=256)  # asked for once a config
 def tile_rows(region: Region) -> TileRows:
     """What a template must know of the rows that its tiles reduce."""
@@ -242,7 +254,7 @@ def tile_rows(region: Region) -> TileRows:
     once = [node_flops(node) for node in writer.region.maps if phases.is_full(node) and not phases.level[node]]
     return TileRows(
         state_bytes=tuple(state_bytes(phases.reduced_in(phase)) for phase in range(phases.finishing)),
-        row_bytes=8 * (len(writer.of_row) + len(writer.exported)),
+        row_bytes=row_bytes(writer),
         phases=phases.walks,
         flops=sum(flops) - sum(once) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         rows=writer.grid.rows,

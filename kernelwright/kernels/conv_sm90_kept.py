@@ -49,6 +49,13 @@ WINDOW_INSTRUCTIONS = 40
 PIECE_INSTRUCTIONS = 3
 # For a pixel whose channels are reduced, of who finishes it: where it lies, and the states of all warps.
 PIXEL_INSTRUCTIONS = 100
+# Where every channel is stored again after that, as the source of a softmax and a sigmoid has them: for a sum of each
+# walk, scaled, with what is known of its pixel; for 8 bytes of a state that lanes merge; of a sum through a slab; of a
+# store, however wide; and what is left of the instructions of functions after one product. Counted in the source, neither
+# measured nor counted in SASS.
+WALK_INSTRUCTIONS, MERGE_INSTRUCTIONS, PUT_INSTRUCTIONS, MOVE_INSTRUCTIONS, NEAR_SHARE = 2, 4.5, 0.5, 3, 0.28
+# Merges of the states of several pixels that eight lanes have, by the pixels that a walk sees at once.
+MERGES = {4: 4, 2: 3, 1: 3}
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -71,18 +78,20 @@ RUN_BYTES = {1: 52, 2: 200}
 @dataclass(frozen=True, slots=True)
 class Block:
     """Warpgroups that multiply and that carry, and what their threads may hold without a spill (seen by compiling):
-    sums, and inputs on their way: of one octet, of several, whose places differ, and pairs, which take more to make."""
+    sums, and sums whose channels are reduced and stored again; inputs on their way: of one octet, of several, whose
+    places differ, and pairs, which take more to make."""
 
     teams: int
     carriers: int
     most_sums: int
+    most_sums_again: int
     most_held_of_one: int
     most_held: int
     most_held_of_pairs: int
 
 
 # Three teams for what is bound by its results, with small tiles; two for what is bound by products.
-BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 48))
+BLOCKS = (Block(3, 1, 64, 40, 64, 48, 64), Block(2, 1, 128, 72, 80, 64, 48), Block(2, 2, 88, 40, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
 
@@ -235,6 +244,8 @@ def held(config: Config, shape: ConvShape) -> int:
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
+    if conv_mma.leaves_by_rows(config, shape):
+        return config.block.most_sums_again
     several = config.carriers == 2 and len(shape.phases) > 1
     return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else config.block.most_sums
 
@@ -288,7 +299,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
-    if config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile):
+    paired = conv_mma.leaves_by_rows(config, shape) or config.tile_n % 16 == 0  # others have not been measured
+    if config.tile_w % 8 or not paired or config.tile_n != math.prod(config.tile):
         return f"tiles of {config.tile} are not rows of whole products."
     ways = ways_through_phases(len(shape.phases) // config.w_phases, shape)
     if config.rows % config.rows_at_once or (config.turns, config.sets) not in ways:
@@ -329,7 +341,8 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried.
 
     One warpgroup carries for teams abreast only where all channels are one chunk. With several it took 12 and 28% more
-    than two, in the two cases that were measured, which differ in width or octets as well. Phases of d and h are taken
+    than two, in the two cases that were measured, which differ in width or octets as well; where channels are stored
+    again after they were reduced, teams take so long that it may carry several too. Phases of d and h are taken
     in turns, row by row where registers are few. Rows of other convolutions could be too, but then all channels must be
     there at once: with 64 of them a tile of so many rows leaves no room for the next one, or for teams abreast.
     """
@@ -345,11 +358,13 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
             continue
         plain = plain_config(block, width, rows, phases, shape)
         plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns, sets=sets)
-        for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
+        again = conv_mma.leaves_by_rows(plain, shape)
+        halves = math.ceil(shape.outputs / plain.tile_m) % 2 == 0
+        for abreast in (1, 2) if block.teams == 2 and halves else (1,):
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
                 if held(config, shape) <= most_held(config):
-                    if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1:
+                    if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1 or again:
                         if sets == 1 or not has_room(replace(config, sets=1), shape, device):
                             yield from with_stages(config, shape, device)
                     break
@@ -495,6 +510,9 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         store = STORE_INSTRUCTIONS + slab_vector(config, shape) * RESULT_INSTRUCTIONS
         runs = 16 * config.rows_at_once * math.ceil(config.tile_w * config.w_phases / slab_vector(config, shape) / 32)
         each = sums * (shape.rows.flops + PIECE_INSTRUCTIONS + SUM_INSTRUCTIONS) + runs * store
+    elif conv_mma.leaves_by_rows(config, shape):
+        each = sums * channel_instructions(config, shape) + stores(config, shape) * MOVE_INSTRUCTIONS
+        each += PIXEL_INSTRUCTIONS * math.ceil(config.rows_at_once * config.tile_w * config.w_phases / 128)
     elif shape.rows is not None:
         stored = conv_mma.RESULT_INSTRUCTIONS if shape.rows.phases > len(shape.rows.state_bytes) else 0
         each = sums * (conv_mma.row_instructions(config, shape) + stored + SUM_INSTRUCTIONS)
@@ -505,6 +523,15 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         each = stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
     again = LAP_INSTRUCTIONS + CHUNK_OF_LAP_INSTRUCTIONS * conv_mma.chunks(config, shape)
     return config.laps * each + (config.laps - 1) * again
+
+
+def channel_instructions(config: Config, shape: ConvShape) -> float:
+    """Of a sum whose channels are reduced and stored again."""
+    assert shape.rows is not None
+    computed = shape.rows.flops * (NEAR_SHARE if config.products == 1 else 1.0)
+    vector, states = row_vector(config, shape), sum(shape.rows.state_bytes) / 8
+    merged = MERGES[vector] * states * MERGE_INSTRUCTIONS / (2 * vector)
+    return computed + merged + WALK_INSTRUCTIONS * shape.rows.phases + PUT_INSTRUCTIONS
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:

@@ -287,6 +287,8 @@ template <class C> struct Abreast {
         float* const slab = (float*)(memory + rank() / 32 * Out::bytes);
         const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
         const Phase& phase = problem.phases[work.phase];
+        float scale[2] = {inverse[0], inverse[1]};
+        asm volatile("" : "+f"(scale[0]), "+f"(scale[1]));  // else all that was scaled before is kept beside the sums
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int first = output + half * 8, mine = first + lane / 4;
@@ -297,7 +299,7 @@ template <class C> struct Abreast {
 #pragma unroll
                 for (int n = 0; n < C::tile_w / 8; n++) {
                     float v[2 * P];
-                    conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + n, half, inverse[half]);
+                    conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + n, half, scale[half]);
                     const int column = (n * 8 + lane % 4 * 2) * P;  // of the row's results
 #pragma unroll
                     for (int i = 0; i < 2 * P; i += V) {

@@ -198,6 +198,20 @@ KW_DEVICE void run_plainly(const Problem<C>& problem, const typename Epilogue::A
     if constexpr (phase + 1 < Epilogue::phases) run_plainly<C, Epilogue, phase + 1>(problem, args, pixel, r);
 }
 
+// Not inline: what it needs would take registers from those who have sums.
+template <class C, class Epilogue, class Group>
+__device__ __noinline__ void reduce_plainly(const Problem<C>& problem, const typename Epilogue::Args& args,
+                                            Work work, int first_slot) {
+#pragma unroll 1
+    for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
+        const Pixel<C, typename Epilogue::Index> pixel(problem, work, first_slot + slot);
+        if (!pixel.is_inside()) continue;
+        auto r = Epilogue::template begin<1>(args, pixel.row);
+        run_plainly<C, Epilogue, 0>(problem, args, pixel, r);
+        Epilogue::store_row(args, pixel.row, r);
+    }
+}
+
 struct Reduced {
     static constexpr bool of_teams = true;
     template <class Group, class Epilogue, int phase = 0> __host__ __device__ static constexpr int group_bytes() {
@@ -241,14 +255,7 @@ struct Reduced {
             run_phases<C, Epilogue, Group, 0>(problem, args, work, part, first_slot, sums, inverse, memory);
             return;
         }
-#pragma unroll 1
-        for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
-            const Pixel<C, typename Epilogue::Index> pixel(problem, work, first_slot + slot);
-            if (!pixel.is_inside()) continue;
-            auto r = Epilogue::template begin<1>(args, pixel.row);
-            run_plainly<C, Epilogue, 0>(problem, args, pixel, r);
-            Epilogue::store_row(args, pixel.row, r);
-        }
+        reduce_plainly<C, Epilogue, Group>(problem, args, work, first_slot);
     }
     template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
     template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}

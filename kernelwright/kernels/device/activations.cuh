@@ -88,16 +88,6 @@ template <typename T> KW_DEVICE T near_exp(T x) { return exp(x); }
 KW_DEVICE float near_exp(float x) { return exp2_bounded(x * 1.44269504f); }
 #endif
 
-// kw: share
-// x / total, where x is one of the exponentials that make up the total: that is at least 1, or not a number.
-template <typename T> KW_DEVICE T share(T x, T total) { return x / total; }
-
-// kw: near_share
-template <typename T> KW_DEVICE T near_share(T x, T total) { return x / total; }
-#ifdef __CUDACC__
-KW_DEVICE float near_share(float x, float total) { return x * inverse(total); }
-#endif
-
 // kw: near_silu
 template <typename T> KW_DEVICE T near_silu(T x) { return x * near_sigmoid(x); }
 
