@@ -23,6 +23,7 @@ from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import spell_cast
 from kernelwright.kernels.conv_shape import TileRows
 from kernelwright.plan import Buffer, Kernel, Region
+from kernelwright.plan import tiles
 from kernelwright.plan.tiles import Pieces, pieces_of
 
 
@@ -66,37 +67,60 @@ class TileRowsWriter(RowsWriter):
         return [f"{definition}kw::gather<N>({self.address(access)}, {access.inner});"]
 
 
-class WholeRowsWriter(TileRowsWriter):
-    """Every lane is a row: see kernels/cuda/conv_rows.cuh for how it is run."""
-
-    # Rows are read again and again by all who have some of their channels: in one load.
-    row_alignment = "alignas(16) "
+class StoredRowsWriter(TileRowsWriter):
+    """Rows that are whole in a tile, so that the last phase may store what sees them again."""
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(replace(kernel, region=opened(kernel.region)))
 
-    def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
-        lanes = ", ".join(f"{name}.lane(i)" for name in names)
-        return [f"KW_DEVICE State<{phase}, 1> lane(int i) const {{ return {{{lanes}}}; }}"]
-
     def members(self) -> list[str]:
-        lines = [*self.beside_function(), *(self.leaving_functions() if leaves_by_rows(self) else [])]
-        return [*super().members(), "", *(f"    {line}" for line in lines)]
+        lines = self.leaving_functions() if leaves_by_rows(self) else []
+        lines += self.adding_function() if self.stores_at_once else []
+        return [*super().members(), *(["", *(f"    {line}" for line in lines)] if lines else [])]
+
+    @property
+    def stores_at_once(self) -> bool:
+        """Whether the only phase both reduces and stores; then what it adds to a state is apart too."""
+        return self.phases.walks == self.phases.finishing == 1 and bool(self.phases.stores_in(0))
+
+    def adding_function(self) -> list[str]:
+        row = "Row<N>" if self.grid.across else "Row<1>"
+        return [
+            "template <int N>",
+            f"KW_DEVICE static void add(const Args& a, Index row, Index column, const Operands<N>& x, const {row}& r,",
+            "                          State<0, N>& s) {",
+            *(f"    {line}" for line in self.step_body(0, stores_it=False)),
+            "}",
+        ]
 
     def leaving_functions(self) -> list[str]:
         """What the last phase makes of sums, and where the first of that lies, apart: others take it to memory."""
-        last = self.phases.walks - 1
+        last, row = self.phases.walks - 1, "Row<N>" if self.grid.across else "Row<1>"
         (access,) = stored_of_sums(self)
         return [
             "template <int N> KW_DEVICE static kw::Vec<float, N> values(",
-            "    const Args& a, Index row, Index column, const Operands<N>& x, const Row<N>& r) {",
-            *(f"    {line}" for line in self.step_body(last, returns_it=True)),
+            f"    const Args& a, Index row, Index column, const Operands<N>& x, const {row}& r) {{",
+            *(f"    {line}" for line in self.step_body(last, adds_it=False, returns_it=True)),
             "}",
             "KW_DEVICE static float* place(const Args& a, Index row, Index column) {",
             *(f"    {line}" for line in self.coordinate_lines([access])),
             f"    return {self.address(access)};",
             "}",
         ]
+
+
+class WholeRowsWriter(StoredRowsWriter):
+    """Every lane is a row: see kernels/cuda/conv_rows.cuh for how it is run."""
+
+    # Rows are read again and again by all who have some of their channels: in one load.
+    row_alignment = "alignas(16) "
+
+    def state_members(self, phase: int, names: Sequence[str]) -> list[str]:
+        lanes = ", ".join(f"{name}.lane(i)" for name in names)
+        return [f"KW_DEVICE State<{phase}, 1> lane(int i) const {{ return {{{lanes}}}; }}"]
+
+    def members(self) -> list[str]:
+        return [*super().members(), "", *(f"    {line}" for line in self.beside_function())]
 
     def beside_function(self) -> list[str]:
         scalars = [name for name in self.of_row if self.is_uniform(self.access(name))]
@@ -157,9 +181,12 @@ def stored_of_sums(writer: TileRowsWriter) -> list[RowAccess]:
 
 
 def leaves_by_rows(writer: TileRowsWriter) -> bool:
-    """Whether the last phase stores the one result of every sum, as rows of neighbours in memory."""
+    """Whether the last phase stores the one result of every sum, as rows of neighbours in memory. Along w, where lanes of
+    one warp have a row, that may be the only phase."""
     stored, phases = stored_of_sums(writer), writer.phases
-    if len(stored) != 1 or phases.walks == phases.finishing or not phases.stores_in(phases.walks - 1):
+    if len(stored) != 1 or not phases.stores_in(phases.walks - 1):
+        return False
+    if phases.walks == phases.finishing and (writer.grid.across or phases.walks > 1):
         return False
     return stored[0].inner == 1 and stored[0].layout.buffer.dtype.name == "float32"
 
@@ -209,12 +236,22 @@ def pieces_in(region: Region) -> Pieces | None:
 
 def is_whole(region: Region) -> bool:
     """Whether a row is all channels of a pixel. No tile of a product has all of its columns."""
-    return isinstance(region.given, Conv) and not region.window and pieces_in(region) is None
+    if not isinstance(region.given, Conv) or region.window or is_line(region):
+        return False
+    return pieces_in(region) is None
+
+
+def is_line(region: Region) -> bool:
+    """Whether a row is one of the last axis of space."""
+    conv = region.given
+    return isinstance(conv, Conv) and not region.window and tiles.is_line(region.shape, region.axes, conv)
 
 
 def writer_of(kernel: Kernel, scratch: Sequence[Buffer], parted: bool = False) -> TileRowsWriter:
     if is_whole(kernel.region):
         return WholeRowsWriter(kernel)
+    if is_line(kernel.region):
+        return StoredRowsWriter(kernel)
     if kernel.region.window:
         return TileRowsWriter(kernel)
     return (PartedStepWriter if parted else RowPiecesWriter)(kernel, *scratch)
@@ -248,7 +285,8 @@ def row_bytes(writer: TileRowsWriter) -> int:
 @lru_cache(maxsize=256)  # asked for once a config
 def tile_rows(region: Region) -> TileRows:
     """What a template must know of the rows that its tiles reduce."""
-    writer = (WholeRowsWriter if is_whole(region) else TileRowsWriter)(Kernel("", region, {}))
+    whole, line = is_whole(region), is_line(region)
+    writer = (WholeRowsWriter if whole else StoredRowsWriter if line else TileRowsWriter)(Kernel("", region, {}))
     phases = writer.phases
     flops = [node_flops(node) for phase in range(phases.walks) for node in phases.computed_in(phase)]
     once = [node_flops(node) for node in writer.region.maps if phases.is_full(node) and not phases.level[node]]
@@ -260,6 +298,7 @@ def tile_rows(region: Region) -> TileRows:
         rows=writer.grid.rows,
         pieces=pieces_in(region),
         window=(*(1,) * (3 - len(region.window)), *region.window) if region.window else (),
-        by_rows=is_whole(region) and leaves_by_rows(writer),
+        line=line,
+        by_rows=(whole or line) and leaves_by_rows(writer),
         alike=not any(access.bounds or access.is_computed or any(access.outer) for _, access in writer.read),
     )

@@ -309,6 +309,9 @@ def why_not_reduced(config: Config, shape: ConvShape) -> str | None:
         if len(shape.phases) > 1:
             return "neighbours of a transposed convolution are in different tiles."
         return None if whole else f"tiles of {config.tile} do not have whole windows of {shape.rows.window}."
+    if shape.rows.line:
+        whole = leaves_by_rows(config, shape) and config.tile_w * config.w_phases >= shape.y_space[2]
+        return None if whole else f"tiles of {config.tile} do not have whole rows, or those do not leave as one result."
     if shape.rows.pieces is None and (shape.groups > 1 or shape.outputs > config.tile_m):
         return f"a tile of {config.tile_m} channels has not all {shape.groups * shape.outputs} that are reduced."
     if shape.rows.pieces is not None and not shape.rows.pieces.all_images and config.tile_b > 1:
@@ -707,6 +710,8 @@ def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[
         return "", ""
     if shape.rows.window:
         return f", kw::conv_windows::Pooled<{', '.join(map(str, shape.rows.window))}>", ""
+    if shape.rows.line:
+        return ", kw::conv_lines::Lined", ""
     if shape.rows.pieces is None:
         return ", kw::conv_rows::Reduced", ""
     pieces = shape.rows.pieces

@@ -54,6 +54,8 @@ PIXEL_INSTRUCTIONS = 100
 # store, however wide; and what is left of the instructions of functions after one product. Counted in the source, neither
 # measured nor counted in SASS.
 WALK_INSTRUCTIONS, MERGE_INSTRUCTIONS, PUT_INSTRUCTIONS, MOVE_INSTRUCTIONS, NEAR_SHARE = 2, 4.5, 0.5, 3, 0.28
+# For eight rows that are reduced along w, in which lanes merge twice: what is merged and finished, and where they lie.
+LINE_INSTRUCTIONS = 150
 # Merges of the states of several pixels that eight lanes have, by the pixels that a walk sees at once.
 MERGES = {4: 4, 2: 3, 1: 3}
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
@@ -196,7 +198,7 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 
 def ends_bytes(config: Config, shape: ConvShape) -> int:
     """For the ends of tiles: slabs of warps, or what teams abreast know of their pixels."""
-    if shape.rows is None or shape.rows.window or shape.rows.pieces is not None:
+    if shape.rows is None or shape.rows.window or shape.rows.pieces is not None or shape.rows.line:
         return 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     slots = config.rows_at_once * config.tile_w * config.w_phases
     warps = 4 * config.abreast
@@ -485,8 +487,8 @@ def slab_vector(config: Config, shape: ConvShape) -> int:
 
 
 def row_vector(config: Config, shape: ConvShape) -> int:
-    """Pixels that a walk over reduced channels sees at once: a thread's two places, where loads do not say fewer."""
-    if shape.rows is not None and shape.rows.alike:
+    """Pixels that a walk sees at once: a thread's two places, where neither loads nor the end of a line say fewer."""
+    if shape.rows is not None and shape.rows.alike and not shape.rows.line:
         return math.gcd(4, 2 * config.w_phases)
     return conv_mma.widest_vector(shape, 2 * config.w_phases)
 
@@ -512,7 +514,10 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         each = sums * (shape.rows.flops + PIECE_INSTRUCTIONS + SUM_INSTRUCTIONS) + runs * store
     elif conv_mma.leaves_by_rows(config, shape):
         each = sums * channel_instructions(config, shape) + stores(config, shape) * MOVE_INSTRUCTIONS
-        each += PIXEL_INSTRUCTIONS * math.ceil(config.rows_at_once * config.tile_w * config.w_phases / 128)
+        if shape.rows is not None and shape.rows.line:
+            each += 2 * config.rows_at_once * LINE_INSTRUCTIONS
+        else:
+            each += PIXEL_INSTRUCTIONS * math.ceil(config.rows_at_once * config.tile_w * config.w_phases / 128)
     elif shape.rows is not None:
         stored = conv_mma.RESULT_INSTRUCTIONS if shape.rows.phases > len(shape.rows.state_bytes) else 0
         each = sums * (conv_mma.row_instructions(config, shape) + stored + SUM_INSTRUCTIONS)
@@ -530,7 +535,7 @@ def channel_instructions(config: Config, shape: ConvShape) -> float:
     assert shape.rows is not None
     computed = shape.rows.flops * (NEAR_SHARE if config.products == 1 else 1.0)
     vector, states = row_vector(config, shape), sum(shape.rows.state_bytes) / 8
-    merged = MERGES[vector] * states * MERGE_INSTRUCTIONS / (2 * vector)
+    merged = 0.0 if shape.rows.line else MERGES[vector] * states * MERGE_INSTRUCTIONS / (2 * vector)
     return computed + merged + WALK_INSTRUCTIONS * shape.rows.phases + PUT_INSTRUCTIONS
 
 

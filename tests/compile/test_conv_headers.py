@@ -29,6 +29,7 @@ ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
     **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
     **{"conv_kept_ends": "sm_90a", "conv_kept_carry": "sm_90a", "wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
+    "conv_lines": "sm_90a",
 }
 
 MODEL = """

@@ -491,6 +491,67 @@ def test_a_softmax_does_not_depend_on_who_is_first(tmp_path: Path) -> None:
     assert torch.equal(*found)
 
 
+# --- rows along w
+
+# Rows that fill a tile and that do not, odd ones, of channels that are no multiple of 8, of groups and several phases.
+LINES = {
+    "normalised": (
+        "ConvTranspose3d(8, 20, 4, stride=2, padding=1)\n        self.norm = nn.LayerNorm(40)\n"
+        "        self.norm.weight.data.uniform_(0.5, 2)\n        self.norm.bias.data.uniform_(-1, 1)",
+        (1, 8, 2, 3, 20),
+        "return F.gelu(self.norm(self.conv(x))) * 2.0",
+    ),
+    "normalised, seen by others": (
+        "ConvTranspose2d(8, 20, 3, stride=2, padding=1, output_padding=1)\n        self.norm = nn.LayerNorm(40)",
+        (1, 8, 3, 20),
+        "y = self.conv(x) + 1.0\n        v, m = torch.var_mean(y, -1, correction=0)\n        return y, m, (v + 1.0).rsqrt()",
+    ),
+    "normalised, odd rows": (
+        "ConvTranspose2d(16, 70, 3, stride=2)",
+        (2, 16, 4, 18),
+        "return F.layer_norm(self.conv(x) + 0.5, (37,))",
+    ),
+    "softmax": ("Conv2d(9, 12, 3, padding=1)", (2, 9, 5, 38), "return torch.softmax(self.conv(x), -1)"),
+    "softmax of other channels": ("Conv2d(8, 66, 3)", (1, 8, 5, 64), "return torch.softmax(self.conv(x), 3).sigmoid()"),
+    "in groups": ("Conv2d(16, 26, 3, groups=2)", (1, 16, 4, 37), "return F.layer_norm(self.conv(x), (35,))"),
+    "with an operand": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 36),
+        "return torch.softmax(self.conv(x) + x, -1) * x",
+    ),
+    "and their largest": (
+        "Conv2d(8, 9, 3, padding=1)",
+        (2, 8, 5, 36),
+        "y = self.conv(x)\n        m = y.amax(-1, keepdim=True)\n        return (y - m).exp(), m",
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", LINES)
+def test_rows_along_w_are_reduced_by_the_warp_that_has_them(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, *LINES[name]), pick=kept(), precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+    assert "kw::conv_lines::Lined" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", LINES)
+def test_any_tile_that_has_whole_rows_reduces_them(name: str, seed: int, tmp_path: Path) -> None:
+    with multiprocessors(1 + seed):
+        agrees(model(tmp_path, *LINES[name]), pick=kept(seed=seed), precision="tf32", reducing=True)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_row_along_w_is_nan_where_pytorch_has_it(value: str, tmp_path: Path) -> None:
+    special = f"torch.randn(1, 8, 5, 17).index_fill(2, torch.tensor([2]), float('{value}'))"
+    conv = "ConvTranspose2d(8, 20, 3, stride=2, padding=1)"
+    path = model(tmp_path, conv, (1, 8, 5, 17), "return F.layer_norm(self.conv(x), (33,))", special)
+    agrees(path, pick=kept(), precision="tf32", reducing=True)
+
+
 # --- rows over space, in pieces
 
 PIECES = {
