@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import cast
 
 from kernelwright.generate.grid import Access
 from kernelwright.generate.literals import identifier
@@ -18,12 +19,11 @@ from kernelwright.generate.phases import phases_of
 from kernelwright.generate.reduce import RowsWriter, is_below_one, node_flops, starts_of, state_bytes
 from kernelwright.generate.reduce import rows_of as as_rows
 from kernelwright.generate.rows import RowAccess, RowGrid, tile_grid
-from kernelwright.ir.nodes import Conv, Map, Node, Reduce, View
+from kernelwright.ir.nodes import Conv, Gather, Map, Node, Reduce, Scan, View
 from kernelwright.ir.reductions import REDUCTIONS
 from kernelwright.ir.scalars import spell_cast
 from kernelwright.kernels.conv_shape import TileRows
-from kernelwright.plan import Buffer, Kernel, Region
-from kernelwright.plan import tiles
+from kernelwright.plan import Buffer, Kernel, Region, tiles
 from kernelwright.plan.tiles import Pieces, pieces_of
 
 
@@ -181,8 +181,8 @@ def stored_of_sums(writer: TileRowsWriter) -> list[RowAccess]:
 
 
 def leaves_by_rows(writer: TileRowsWriter) -> bool:
-    """Whether the last phase stores the one result of every sum, as rows of neighbours in memory. Along w, where lanes of
-    one warp have a row, that may be the only phase."""
+    """Whether the last phase stores the one result of every sum, as rows of neighbours in memory. Along w, where one
+    warp has a row, that may be the only phase."""
     stored, phases = stored_of_sums(writer), writer.phases
     if len(stored) != 1 or not phases.stores_in(phases.walks - 1):
         return False
@@ -205,18 +205,15 @@ def opened(region: Region) -> Region:
             done[x] = x if below is x.x else x.rebuild((below,))
         return done.get(x, x)
 
-    body = []
     for node in region.body:
         raised = raised_above_the_largest(node, region)
         if isinstance(node, Reduce) and raised is not None:
-            current: Node = Reduce("sum", now(raised), node.axes)
+            done[node] = Reduce("sum", now(raised), node.axes)
         else:
             operands = tuple(map(now, node.operands))
-            current = node if operands == node.operands else node.rebuild(operands)
-        done[node] = current
-        body.append(current)
-    stores = tuple((done.get(node, node), layout) for node, layout in region.stores)
-    return replace(region, body=tuple(body), stores=stores)
+            done[node] = node if operands == node.operands else node.rebuild(operands)
+    body = tuple(cast("Map | Gather | Reduce | Scan", done[node]) for node in region.body)
+    return replace(region, body=body, stores=tuple((now(node), layout) for node, layout in region.stores))
 
 
 def raised_above_the_largest(node: Node, region: Region) -> Node | None:

@@ -112,7 +112,7 @@ class Config:
 
     @property
     def stores_slabs(self) -> bool:
-        """Whether what is computed of rows that a tile has reduced goes to memory through slabs, as other results do."""
+        """Whether what is computed of rows that a tile has reduced leaves through slabs, as other results do."""
         return False
 
     @property

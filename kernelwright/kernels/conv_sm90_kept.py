@@ -51,8 +51,8 @@ PIECE_INSTRUCTIONS = 3
 PIXEL_INSTRUCTIONS = 100
 # Where every channel is stored again after that, as the source of a softmax and a sigmoid has them: for a sum of each
 # walk, scaled, with what is known of its pixel; for 8 bytes of a state that lanes merge; of a sum through a slab; of a
-# store, however wide; and what is left of the instructions of functions after one product. Counted in the source, neither
-# measured nor counted in SASS.
+# store, however wide; and what is left of the instructions of functions after one product. Counted in the source,
+# neither measured nor counted in SASS.
 WALK_INSTRUCTIONS, MERGE_INSTRUCTIONS, PUT_INSTRUCTIONS, MOVE_INSTRUCTIONS, NEAR_SHARE = 2, 4.5, 0.5, 3, 0.28
 # For eight rows that are reduced along w, in which lanes merge twice: what is merged and finished, and where they lie.
 LINE_INSTRUCTIONS = 150
@@ -366,9 +366,9 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
                 if held(config, shape) <= most_held(config):
-                    if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1 or again:
-                        if sets == 1 or not has_room(replace(config, sets=1), shape, device):
-                            yield from with_stages(config, shape, device)
+                    carried = abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1 or again
+                    if carried and (sets == 1 or not has_room(replace(config, sets=1), shape, device)):
+                        yield from with_stages(config, shape, device)
                     break
 
 

@@ -69,6 +69,14 @@ CASES = {
     "transposed depthwise": ("ConvTranspose2d(64, 64, 3, stride=2, groups=64, padding=1)", (2, 64, 64, 64)),
     "groups": ("ConvTranspose2d(32, 64, (3, 5), stride=(2, 3), groups=4)", (2, 32, 64, 64)),
 }
+# Whose weights of all phases have no room.
+IN_SETS = {
+    "transposed, in sets": (
+        "ConvTranspose2d(64, 128, 4, stride=2, padding=1, output_padding=1)",
+        (8, 64, 64, 64),
+    ),
+    "transposed, three axes, in sets": ("ConvTranspose3d(32, 64, 4, stride=2, padding=1)", (2, 32, 16, 32, 32)),
+}
 
 
 def nvcc(folder: Path, source: str, arch: str) -> str:
@@ -91,7 +99,7 @@ def convolving(
     body: str = BODY,
 ) -> list[KernelResources]:
     """The kernels of the convolution's program that convolve."""
-    conv, shape = CASES[name]
+    conv, shape = (CASES | IN_SETS)[name]
     (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
     program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
@@ -212,6 +220,10 @@ KEPT_ENDS = {
     "channels": ("few channels", "self.conv(x).amin(1)"),
     "channels of two teams": ("many channels", "torch.softmax(self.conv(x), 1)"),
     "channels of phases": ("transposed, strided, three axes", "torch.logsumexp(self.conv(x), 1)"),
+    "channels stored again": ("transposed, strided, three axes", "torch.sigmoid(torch.softmax(self.conv(x), 1))"),
+    "channels of sets": ("transposed, in sets", "torch.sigmoid(torch.softmax(self.conv(x), 1) * 2)"),
+    "lines": ("few channels", "F.gelu(F.layer_norm(self.conv(x), (126,)))"),
+    "lines of phases": ("transposed, three axes, in sets", "F.gelu(F.layer_norm(self.conv(x), (64,)))"),
     "windows": ("many channels", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
     "windows of four": ("few channels", "F.avg_pool2d(self.conv(x), 4)"),
     "space": ("many channels", "F.group_norm(F.gelu(self.conv(x)), 8)"),

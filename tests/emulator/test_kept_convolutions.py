@@ -402,8 +402,8 @@ def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: 
     assert ("abreast = 2" in program.text) == ("two teams" in name)
 
 
-# Of every channel a result again, once all of its pixel is known: odd rows and even ones, channels that are no multiple of
-# 8, several phases and rows, operands that differ from pixel to pixel, and rows of which something is stored besides.
+# Of every channel a result again, once all of its pixel is known: odd rows and even ones, channels that are no multiple
+# of 8, several phases and rows, operands that differ from pixel to pixel, and pixels of which something is stored too.
 EVERY_CHANNEL = {
     "softmax": ("Conv2d(8, 33, 3)", (2, 8, 6, 39), "return torch.sigmoid(torch.softmax(self.conv(x), 1) * 2.0)"),
     "phases": (
@@ -429,8 +429,10 @@ EVERY_CHANNEL = {
     "normalised": (
         "Conv2d(8, 40, 3)",
         (2, 8, 6, 38),
-        "y = self.conv(x)\n        z = y - y.mean(1, keepdim=True)\n        "
-        "return torch.tanh(z / (y.var(1, keepdim=True, correction=0) + 1e-5).sqrt())",
+        (
+            "y = self.conv(x)\n        v, m = torch.var_mean(y, 1, keepdim=True, correction=0)\n"
+            "        return torch.tanh((y - m) / (v + 1e-5).sqrt())"
+        ),
     ),
     "by their size": (
         "Conv2d(8, 24, 3, padding=1)",
@@ -496,15 +498,17 @@ def test_a_softmax_does_not_depend_on_who_is_first(tmp_path: Path) -> None:
 # Rows that fill a tile and that do not, odd ones, of channels that are no multiple of 8, of groups and several phases.
 LINES = {
     "normalised": (
-        "ConvTranspose3d(8, 20, 4, stride=2, padding=1)\n        self.norm = nn.LayerNorm(40)\n"
-        "        self.norm.weight.data.uniform_(0.5, 2)\n        self.norm.bias.data.uniform_(-1, 1)",
+        (
+            "ConvTranspose3d(8, 20, 4, stride=2, padding=1)\n        self.norm = nn.LayerNorm(40)\n"
+            "        self.norm.weight.data.uniform_(0.5, 2)\n        self.norm.bias.data.uniform_(-1, 1)"
+        ),
         (1, 8, 2, 3, 20),
         "return F.gelu(self.norm(self.conv(x))) * 2.0",
     ),
     "normalised, seen by others": (
-        "ConvTranspose2d(8, 20, 3, stride=2, padding=1, output_padding=1)\n        self.norm = nn.LayerNorm(40)",
+        "ConvTranspose2d(8, 20, 3, stride=2, padding=1, output_padding=1)",
         (1, 8, 3, 20),
-        "y = self.conv(x) + 1.0\n        v, m = torch.var_mean(y, -1, correction=0)\n        return y, m, (v + 1.0).rsqrt()",
+        "y = self.conv(x) + 1.0\n        v, m = torch.var_mean(y, -1, correction=0)\n        return y, m, v + 1.0",
     ),
     "normalised, odd rows": (
         "ConvTranspose2d(16, 70, 3, stride=2)",
