@@ -457,8 +457,12 @@ EVERY_CHANNEL = {
 }
 
 
-@pytest.mark.parametrize("precision", ["tf32", "reference"])
-@pytest.mark.parametrize("name", EVERY_CHANNEL)
+# Pairs have two sums for each, which for three phases together are too many.
+BY_ROWS = [(name, "tf32") for name in EVERY_CHANNEL]
+BY_ROWS += [(name, "reference") for name in EVERY_CHANNEL if name != "phases, by three"]
+
+
+@pytest.mark.parametrize(("name", "precision"), BY_ROWS)
 def test_reduced_channels_are_stored_by_rows(name: str, precision: str, tmp_path: Path) -> None:
     with multiprocessors(2):
         pick = kept(lambda c: c.w_phases > 1 or "phases" not in name)
