@@ -311,7 +311,7 @@ template <class C> struct Abreast {
                         for (int j = 0; j < V; j++) Epilogue::given(x)[j] = v[i + j];
                         const auto r = Epilogue::template beside<V>(rows + slot);
                         const auto y = Epilogue::values(args, pixel.row, channel, x, r);
-                        kw::store<V>(slab + lane / 4 * Out::pitch + column + i, y);
+                        *(Vec<float, V>*)(slab + lane / 4 * Out::pitch + column + i) = y;
                     }
                 }
                 __syncwarp();

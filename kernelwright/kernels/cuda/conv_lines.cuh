@@ -164,7 +164,7 @@ struct Lined {
 #pragma unroll
                 for (int j = 0; j < V; j++) Epilogue::given(x)[j] = v[i + j];
                 const auto y = Epilogue::values(args, of_row, (Index)column, x, r);
-                kw::store<V>(slab + lane / 4 * Leaving<C>::pitch + column, y);
+                *(Vec<float, V>*)(slab + lane / 4 * Leaving<C>::pitch + column) = y;
             }
         }
     }
