@@ -48,7 +48,7 @@ class Convolver(Protocol):
 
 
 # How a tile that reduces ends; mentioned by the launchers of those that do.
-ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_windows")
+ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_windows", "conv_lines")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90_kept, conv_sm90_ring, conv_sm90, conv_mma, conv_direct)
 
@@ -251,19 +251,23 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
             of_template = SentEpilogueWriter
         return of_template(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = writer_of(kernel, scratch, parted=module is conv_sm90_kept)
-    return writer, row_formula(kernel.region, writer.phases)
+    return writer, row_formula(writer.region, writer.phases)
 
 
 # Functions that there are in few instructions too, for arguments that have 11 bits.
 IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish)\(")
+# The same where channels are reduced. What is raised there is what was taken of the largest: a softmax.
+IN_FEW_OF_ROWS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish|exp)\(")
 
 
 def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:
     """What becomes of a sum, as accurate as the sum is: after one product of scaled float16, TF32's 11 bits."""
     one_product = isinstance(choice, conv_mma.Config) and choice.products == 1
-    if not one_product or kernel.region.axes or core_of(kernel).node.dtype.name != "float32":
+    if not one_product or core_of(kernel).node.dtype.name != "float32":
         return struct
-    return IN_FEW_INSTRUCTIONS.sub(r"kw::near_\1(", struct)
+    if not kernel.region.axes:
+        return IN_FEW_INSTRUCTIONS.sub(r"kw::near_\1(", struct)
+    return IN_FEW_OF_ROWS.sub(r"kw::near_\1(", struct) if tile_rows(kernel.region).by_rows else struct
 
 
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:

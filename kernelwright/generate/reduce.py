@@ -34,7 +34,7 @@ from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import reduce
 from kernelwright.kernels.reduce import Config, CpuConfig, Operand, ReduceConfig, RowWork, struct_bytes
 from kernelwright.plan import Buffer, Kernel, Region
-from kernelwright.plan.layouts import loaded, made_of
+from kernelwright.plan.layouts import base_of, loaded, made_of
 from kernelwright.plan.steps import Layout, Origin
 
 UINT8 = by_name("uint8")
@@ -97,6 +97,9 @@ class Values:
         if node.fn == "div" and node.dtype.kind == "float" and not same and self.is_of_row(node.args[1]):
             divide = "over" if self.is_exponential(node.args[0]) else "divided"
             self.define(node, f"kw::{divide}({operands[0]}, {self.divisor(node.args[1])})", same)
+        elif self.writer.is_share(node):
+            name = self.writer.value_name(self.writer.phases.resolved(node.args[1]))
+            self.define(node, f"{operands[0]} * r.by_{name}[i]", same)
         else:
             self.define(node, spelled(node, operands), same)
 
@@ -132,6 +135,7 @@ class RowsWriter(Writer):
     """The struct of a region that reduces: see kernels/cuda/reduce.cuh for how it is run."""
 
     grid: RowGrid
+    row_alignment = ""  # of several values of a row, where they are read together
 
     def __init__(self, kernel: Kernel) -> None:
         super().__init__(kernel.region, self.grid_of(kernel.region))
@@ -199,12 +203,20 @@ class RowsWriter(Writer):
         here = [node for node in self.region.body if node in wanted and node not in self.last]
         return [node for node in here if not self.phases.is_full(node)]
 
+    def is_share(self, node: Map) -> bool:
+        """e / sum(e), where every lane has a row, and e is exp(x - max(x)) of it: the sum is 1 or more, and e has been
+        rounded more than once already, so that it may as well be multiplied by the inverse."""
+        if node.fn != "div" or not self.grid.across:
+            return False
+        raised, total = map(self.phases.resolved, node.args)
+        return isinstance(total, Reduce) and total.fn == "sum" and is_below_one(raised) and total.x is raised
+
     def divisors_of_rows(self) -> list[Node]:
         """The values of a row that whole vectors are divided by."""
-        if self.grid.across:
-            return []
         computed = [node for phase in range(self.phases.walks) for node in self.phases.computed_in(phase)]
         divides = [node for node in computed if node.fn == "div" and node.dtype.kind == "float"]
+        if self.grid.across:
+            divides = [node for node in divides if self.is_share(node)]
         by = {self.phases.resolved(node.args[1]) for node in divides}
         return [node for node in self.exported if node in by]
 
@@ -318,8 +330,10 @@ class RowsWriter(Writer):
         for node in self.exported:
             kind, name = node.dtype.compute_cpp, self.value_name(node)
             fields.append(f"kw::Vec<{kind}, N> {name};" if self.grid.across else f"{kind} {name};")
-        fields += [f"kw::Divisor<{node.dtype.compute_cpp}> by_{self.value_name(node)};" for node in self.divisors]
-        return [f"template <int N> struct Row {{ {' '.join(fields)} }};".replace("{  }", "{}")]
+        kind = "kw::Vec<{}, N>" if self.grid.across else "kw::Divisor<{}>"
+        fields += [f"{kind.format(n.dtype.compute_cpp)} by_{self.value_name(n)};" for n in self.divisors]
+        aligned = self.row_alignment if len(fields) > 1 else ""
+        return [f"template <int N> struct {aligned}Row {{ {' '.join(fields)} }};".replace("{  }", "{}")]
 
     def states(self) -> list[str]:
         lines = [
@@ -434,8 +448,9 @@ class RowsWriter(Writer):
             if node in self.exported:
                 kept.append(f"{self.row_text(node)} = {values.names[node]};")
             if node in self.divisors:
-                kind = f"kw::Divisor<{node.dtype.compute_cpp}>"
-                kept.append(f"r.by_{self.value_name(node)} = {kind}({values.names[node]});")
+                kind, value = node.dtype.compute_cpp, values.names[node]
+                text = f"[i] = {kind}(1) / {value};" if self.grid.across else f" = kw::Divisor<{kind}>({value});"
+                kept.append(f"r.by_{self.value_name(node)}{text}")
         lanes = [*values.lines[False], *kept]
         if not self.grid.across:
             return [*values.lines[True], *lanes]
@@ -452,7 +467,10 @@ class RowsWriter(Writer):
             "}",
         ]
 
-    def step_body(self, phase: int, adds_it: bool = True, stores_it: bool = True) -> list[str]:
+    def step_body(
+        self, phase: int, adds_it: bool = True, stores_it: bool = True, returns_it: bool = False
+    ) -> list[str]:
+        """What a phase computes of a vector: added to its states, and stored, or the one result returned instead."""
         reduces = self.phases.reduced_in(phase) if adds_it else []
         stores = self.phases.stores_in(phase) if stores_it else []
         accesses = dict(zip(self.region.stores, self.grid.stores, strict=True))
@@ -465,7 +483,7 @@ class RowsWriter(Writer):
         adds = [self.add_line(node, values.operand(node.x), phase) for node in reduces]
         stored = [f"{name}[i] = {self.stored(node, a, values.operand(node))};" for name, node, a in results]
         places = " ".join(adds)
-        reached = [*(self.access(name) for name in late), *(a for _, _, a in results)]
+        reached = [*(self.access(name) for name in late), *(a for _, _, a in results if not returns_it)]
         lines = [*self.coordinate_lines(reached)]
         lines += [line for line in self.column_lines(places) if line not in lines]
         for name in late:
@@ -481,7 +499,7 @@ class RowsWriter(Writer):
         lines += self.gathered_lines(reduces)
         lines += [LANES, *(f"    {line}" for line in (*values.lines[False], *adds, *stored)), "}"]
         lines += self.whole_adds(reduces)
-        return [*lines, *(self.store_line(name, a) for name, _, a in results)]
+        return [*lines, *(f"return {name};" if returns_it else self.store_line(name, a) for name, _, a in results)]
 
     def gathered_lines(self, reduces: Sequence[Reduce]) -> list[str]:
         """Vectors of what is added, for states that take all lanes at once."""
@@ -534,6 +552,15 @@ class RowsWriter(Writer):
             lines += [f"{self.element(a)} = {self.stored(node, a, values.operand(node))};" for _, node, a in results]
         head = "template <int N> KW_DEVICE static void store_row(const Args& a, Index row, const Row<N>& r) {"
         return [head, *(f"    {line}" for line in lines), "}"] if lines else [head + "}"]
+
+
+def is_below_one(x: Node) -> bool:
+    """exp(y - max(y)), of which one of a row is 1."""
+    match x:
+        case Map("exp", (Map("sub", (y, largest)),)):
+            row = base_of(largest)
+            return isinstance(row, Reduce) and row.fn == "max" and row.x is y
+    return False
 
 
 def rows_of(access: Access) -> RowAccess:

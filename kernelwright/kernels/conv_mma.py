@@ -111,6 +111,11 @@ class Config:
     ahead: bool = False  # a block asks for a tile while it ends another
 
     @property
+    def stores_slabs(self) -> bool:
+        """Whether what is computed of rows that a tile has reduced leaves through slabs, as other results do."""
+        return False
+
+    @property
     def tile(self) -> tuple[int, int, int]:
         return (self.tile_d, self.tile_h, self.tile_w)
 
@@ -308,6 +313,9 @@ def why_not_reduced(config: Config, shape: ConvShape) -> str | None:
         if len(shape.phases) > 1:
             return "neighbours of a transposed convolution are in different tiles."
         return None if whole else f"tiles of {config.tile} do not have whole windows of {shape.rows.window}."
+    if shape.rows.line:
+        whole = leaves_by_rows(config, shape) and config.tile_w * config.w_phases >= shape.y_space[2]
+        return None if whole else f"tiles of {config.tile} do not have whole rows, or those do not leave as one result."
     if shape.rows.pieces is None and (shape.groups > 1 or shape.outputs > config.tile_m):
         return f"a tile of {config.tile_m} channels has not all {shape.groups * shape.outputs} that are reduced."
     if shape.rows.pieces is not None and not shape.rows.pieces.all_images and config.tile_b > 1:
@@ -564,8 +572,12 @@ def vector(config: Config, shape: ConvShape) -> int:
     """
     if config.w_phases != shape.y_step(2):
         return 1
-    places = config.tile_w if shape.rows is None else 2
+    places = config.tile_w if shape.rows is None or leaves_by_rows(config, shape) else 2
     return widest_vector(shape, places * config.w_phases)
+
+
+def leaves_by_rows(config: Config, shape: ConvShape) -> bool:
+    return config.stores_slabs and config.w_phases == shape.y_step(2) and shape.rows is not None and shape.rows.by_rows
 
 
 def widest_vector(shape: ConvShape, run: int) -> int:
@@ -708,6 +720,8 @@ def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[
         return "", ""
     if shape.rows.window:
         return f", kw::conv_windows::Pooled<{', '.join(map(str, shape.rows.window))}>", ""
+    if shape.rows.line:
+        return ", kw::conv_lines::Lined", ""
     if shape.rows.pieces is None:
         return ", kw::conv_rows::Reduced", ""
     pieces = shape.rows.pieces

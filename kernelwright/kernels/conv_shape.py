@@ -30,6 +30,9 @@ class TileRows:
     rows         how many there are
     pieces       how they lie in many tiles; None: a row is all channels of a pixel, or a window, whole in one tile
     window       the size of windows that are pooled, along d, h and w
+    line         a row is one of the last axis of space; else of all channels, in pieces or of a window
+    by_rows      all that is stored of every sum is one float32, whose neighbours along w lie side by side
+    alike        nothing that is loaded differs from pixel to pixel
     """
 
     state_bytes: tuple[int, ...]
@@ -39,6 +42,9 @@ class TileRows:
     rows: int
     pieces: Pieces | None
     window: Shape
+    line: bool = False
+    by_rows: bool = False
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)

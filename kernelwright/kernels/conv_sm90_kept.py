@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
+from typing import TypeAlias
 
 from kernelwright.device import Device
 from kernelwright.kernels import conv_mma, conv_sm90
@@ -56,6 +57,15 @@ PIECE_INSTRUCTIONS = 3
 PIXEL_INSTRUCTIONS = 100
 # Where inputs are carried in pieces: for an octet, where it lies, which no register keeps (an estimate, not measured).
 SPOT_INSTRUCTIONS = 24
+# Where every channel is stored again after that, as the source of a softmax and a sigmoid has them: for a sum of each
+# walk, scaled, with what is known of its pixel; for 8 bytes of a state that lanes merge; of a sum through a slab; of a
+# store, however wide; and what is left of the instructions of functions after one product. Counted in the source,
+# neither measured nor counted in SASS.
+WALK_INSTRUCTIONS, MERGE_INSTRUCTIONS, PUT_INSTRUCTIONS, MOVE_INSTRUCTIONS, NEAR_SHARE = 2, 4.5, 0.5, 3, 0.28
+# For eight rows that are reduced along w, in which lanes merge twice: what is merged and finished, and where they lie.
+LINE_INSTRUCTIONS = 150
+# Merges of the states of several pixels that eight lanes have, by the pixels that a walk sees at once.
+MERGES = {4: 4, 2: 3, 1: 3}
 # What a warp issues of its own in a clock; and how much longer stores beyond the first take. Why is not known: their
 # code is unrolled and may have to be fetched for every tile. Loops were tried with 32 stores only, and were slower.
 OWN_ISSUE = 0.215
@@ -81,18 +91,20 @@ RUN_BYTES = {1: 52, 2: 200}
 @dataclass(frozen=True, slots=True)
 class Block:
     """Warpgroups that multiply and that carry, and what their threads may hold without a spill (seen by compiling):
-    sums, and inputs on their way: of one octet, of several, whose places differ, and pairs, which take more to make."""
+    sums, and sums whose channels are reduced and stored again; inputs on their way: of one octet, of several, whose
+    places differ, and pairs, which take more to make."""
 
     teams: int
     carriers: int
     most_sums: int
+    most_sums_again: int
     most_held_of_one: int
     most_held: int
     most_held_of_pairs: int
 
 
 # Three teams for what is bound by its results, with small tiles; two for what is bound by products.
-BLOCKS = (Block(3, 1, 64, 64, 48, 64), Block(2, 1, 128, 80, 64, 48), Block(2, 2, 88, 64, 64, 48))
+BLOCKS = (Block(3, 1, 64, 40, 64, 48, 64), Block(2, 1, 128, 72, 80, 64, 48), Block(2, 2, 88, 40, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
 # Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
@@ -104,9 +116,10 @@ class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
     abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
-    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other; streamed: places of a ring
-    through which weights stream, 0: they stay; seamless: whether rows of inputs lie one behind the other with nothing
-    between them, so that an instruction takes all rows of a lap."""
+    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other; sets: of such phases, of
+    which a block keeps the weights of one; streamed: places of a ring through which weights stream, 0: they stay;
+    seamless: whether rows of inputs lie one behind the other with nothing between them, so that an instruction takes
+    all rows of a lap."""
 
     teams: int = 2
     carriers: int = 1
@@ -115,6 +128,7 @@ class Config(conv_sm90.Config):
     abreast: int = 1
     lap_rows: int = 0
     turns: int = 1
+    sets: int = 1
     streamed: int = 0
     seamless: int = 0
 
@@ -130,6 +144,10 @@ class Config(conv_sm90.Config):
     def place_steps(self) -> int:
         """Of weights that stream: steps of 16 of k in a place, those of one tap."""
         return max(1, self.octets // 2)
+
+    @property
+    def stores_slabs(self) -> bool:
+        return True
 
     @property
     def rings(self) -> int:
@@ -163,7 +181,8 @@ class Config(conv_sm90.Config):
         return self.w_phases * self.turns
 
     def joins(self, axis: int) -> bool:
-        return self.w_phases > 1 if axis == 2 else self.turns > 1
+        """A set of several has one phase of d."""
+        return (self.turns > 1 and self.sets == 1, self.turns > 1, self.w_phases > 1)[axis]
 
     @property
     def block(self) -> Block:
@@ -174,9 +193,15 @@ class Config(conv_sm90.Config):
 
 
 def kept_steps(config: Config, shape: ConvShape) -> int:
-    """Of weights that stay: steps of 16 of k of all chunks and phases, hi and lo."""
-    steps = sum(conv_mma.steps_of(config, conv_mma.taps_of(config, phase)) for phase in shape.phases)
-    return steps * conv_mma.chunks(config, shape) * conv_mma.halves(config)
+    """Of weights that stay: steps of 16 of k of all chunks and phases, or of the set that has most; hi and lo."""
+    return max(steps_of_sets(config, shape)) * conv_mma.chunks(config, shape) * conv_mma.halves(config)
+
+
+def steps_of_sets(config: Config, shape: ConvShape) -> list[int]:
+    """Steps of 16 of k in a chunk, of all phases of each set."""
+    steps = [conv_mma.steps_of(config, conv_mma.taps_of(config, phase)) for phase in shape.phases]
+    each = len(steps) // config.sets
+    return [sum(steps[first : first + each]) for first in range(0, len(steps), each)]
 
 
 def weight_bytes(config: Config, shape: ConvShape) -> int:
@@ -217,6 +242,8 @@ def run_vector(config: Config, shape: ConvShape) -> int:
     """Neighbours of one store where a tile has whole rows, which follow each other in memory; else 0."""
     width = shape.y_space[2]
     plane, run = shape.y_space[1] * width, config.rows_at_once * width
+    if conv_mma.leaves_by_rows(config, shape):
+        return 0
     whole = shape.flat and len(shape.phases) == 1 and config.tile_d == 1 and config.tile_w >= width and width % 2 == 0
     # Of teams abreast weights that stay leave no room for whole runs.
     if not whole or config.rows_at_once == 1 or (config.abreast > 1 and not config.streamed):
@@ -237,11 +264,13 @@ def slab_bytes(config: Config, shape: ConvShape) -> int:
 
 def ends_bytes(config: Config, shape: ConvShape) -> int:
     """For the ends of tiles: slabs of warps, or what teams abreast know of their pixels."""
-    if shape.rows is None or shape.rows.window or shape.rows.pieces is not None:
+    if shape.rows is None or shape.rows.window or shape.rows.pieces is not None or shape.rows.line:
         return 4 * config.teams * max(1, config.sent) * slab_bytes(config, shape)
     slots = config.rows_at_once * config.tile_w * config.w_phases
-    states = 4 * config.abreast * max(shape.rows.state_bytes)
-    return config.rings * (slots * (shape.rows.row_bytes + states) + 64)
+    warps = 4 * config.abreast
+    slabs = warps * slab_bytes(config, shape) if conv_mma.leaves_by_rows(config, shape) else 0
+    after_rows = max(warps * slots * max(shape.rows.state_bytes), slabs)
+    return config.rings * (slots * shape.rows.row_bytes + after_rows + 64)
 
 
 def is_pooled(shape: ConvShape) -> bool:
@@ -285,6 +314,8 @@ def held(config: Config, shape: ConvShape) -> int:
 
 
 def most_sums(config: Config, shape: ConvShape) -> int:
+    if conv_mma.leaves_by_rows(config, shape):
+        return config.block.most_sums_again
     if config.streamed:
         in_pieces = shape.rows is not None and shape.rows.pieces is not None
         of_phases = MOST_STREAMED_OF_PHASES if len(shape.phases) > 1 else config.block.most_sums
@@ -316,7 +347,14 @@ def is_sent(config: Config, shape: ConvShape) -> bool:
 
 
 def shelves(config: Config, shape: ConvShape) -> int:
-    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast)
+    return shape.groups * (math.ceil(shape.outputs / config.tile_m) // config.abreast) * config.sets
+
+
+def ways_through_phases(count: int, shape: ConvShape) -> list[tuple[int, int]]:
+    """Turns and sets, of so many phases of d and h: a tile has one of them, or all, of weights that are all kept; or
+    all of its set, which has one phase, or those of one d."""
+    along_d = shape.y_step(0)
+    return sorted({(1, 1), (count, 1), (1, count), *([(count // along_d, along_d)] if count % along_d == 0 else [])})
 
 
 # --- which configs fit
@@ -335,9 +373,12 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{shape.outputs} outputs are not {config.tile_m} for each of {config.abreast} teams."
     if config.octets % 2 and (config.octets > 1 or shape.stride(2) > 1):
         return "the second 8 of every 16 of k may lie before the first, which a descriptor cannot say."
-    if not config.seamless and (config.tile_w % 8 or config.tile_n % 16 or config.tile_n != math.prod(config.tile)):
+    paired = conv_mma.leaves_by_rows(config, shape) or config.tile_n % 16 == 0  # others have not been measured
+    whole = config.tile_w % 8 == 0 and paired and config.tile_n == math.prod(config.tile)
+    if not config.seamless and not whole:
         return f"tiles of {config.tile} are not rows of whole products."
-    if config.rows % config.rows_at_once or config.turns not in (1, len(shape.phases) // config.w_phases):
+    ways = ways_through_phases(len(shape.phases) // config.w_phases, shape)
+    if config.rows % config.rows_at_once or (config.turns, config.sets) not in ways:
         return f"laps of {config.rows_at_once} of {config.rows} rows and {config.turns} phases do not make up a tile."
     if (reason := conv_mma.why_not_reduced(of_a_lap(config), shape)) is not None:
         return reason
@@ -360,6 +401,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
 
 def why_not_streamed(config: Config, shape: ConvShape) -> str | None:
     """The reason weights cannot stream, or rows follow each other, in words."""
+    if config.streamed and config.sets > 1:
+        return "weights of a set stay."
     if config.streamed and config.products != 1:
         return "pairs would stream twice the weights for half the tile."
     if config.streamed and (config.abreast, config.carriers) != (config.teams, 1):
@@ -393,10 +436,10 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
 
 def best_of_each(space: Iterable[Config], shape: ConvShape, device: Device) -> list[Config]:
     """Of each kind that fits the cheapest, of all kinds the cheapest first."""
-    best: dict[tuple[Block, int, int, bool, int, bool], Config] = {}
+    best: dict[tuple[Block, int, int, bool, int, bool, int], Config] = {}
     for config in space:
         rows = 0 if config.streamed else config.rows
-        key = (config.block, rows, config.octets, config.sent > 0, config.abreast, config.laps > 1)
+        key = (config.block, rows, config.octets, config.sent > 0, config.abreast, config.laps > 1, config.sets)
         if why_not(config, shape, device) is None and (
             key not in best or cost_us(config, shape, device) < cost_us(best[key], shape, device)
         ):
@@ -408,27 +451,31 @@ def candidates(shape: ConvShape, device: Device) -> Iterator[Config]:
     """Rows of a tile along h, or along d where there is one row; each with the most octets that can be carried.
 
     One warpgroup carries for teams abreast only where all channels are one chunk. With several it took 12 and 28% more
-    than two, in the two cases that were measured, which differ in width or octets as well. Phases of d and h are taken
+    than two, in the two cases that were measured, which differ in width or octets as well; where channels are stored
+    again after they were reduced, teams take so long that it may carry several too. Phases of d and h are taken
     in turns, row by row where registers are few. Rows of other convolutions could be too, but then all channels must be
     there at once: with 64 of them a tile of so many rows leaves no room for the next one, or for teams abreast.
     """
     joined = shape.y_step(2) if shape.y_space[2] >= shape.y_step(2) else 1
-    space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}), (False, True))
-    for block, width, rows, at_once, phases, in_turns in space:
-        turns = len(shape.phases) // phases if in_turns else 1
+    space = product(BLOCKS, widths(shape.most(2)), ROWS, ROWS, sorted({1, joined}))
+    for (block, width, rows, at_once, phases), (turns, sets) in with_ways(space, shape):
+        in_turns = turns > 1
         if width * at_once * phases // 2 > block.most_sums or (width > WIDEST and at_once > 1):
             continue
         if rows > shape.most(0) * shape.most(1) or rows % at_once or (at_once < rows and not in_turns):
             continue
-        if in_turns and (turns == 1 or phases != joined):
+        if (in_turns or sets > 1) and phases != joined:
             continue
         plain = plain_config(block, width, rows, phases, shape)
-        plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns)
-        for abreast in (1, 2) if block.teams == 2 and math.ceil(shape.outputs / plain.tile_m) % 2 == 0 else (1,):
+        plain = replace(plain, lap_rows=0 if at_once == rows else at_once, turns=turns, sets=sets)
+        again = conv_mma.leaves_by_rows(plain, shape)
+        halves = math.ceil(shape.outputs / plain.tile_m) % 2 == 0
+        for abreast in (1, 2) if block.teams == 2 and halves else (1,):
             for octets in conv_sm90.octet_counts(shape):
                 config = with_group(replace(plain, octets=octets, abreast=abreast), shape)
                 if held(config, shape) <= most_held(config):
-                    if abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1:
+                    carried = abreast == 1 or block.carriers == 2 or conv_mma.chunks(config, shape) == 1 or again
+                    if carried and (sets == 1 or not has_room(replace(config, sets=1), shape, device)):
                         yield from with_stages(config, shape, device)
                     break
 
@@ -465,6 +512,21 @@ def with_places(config: Config, shape: ConvShape, device: Device) -> Iterator[Co
             room = device.smem_per_block_bytes - shared_bytes(way, shape) + place_bytes(way)
             if room // place_bytes(way) >= FEWEST_PLACES:
                 yield replace(way, streamed=min(MOST_PLACES, room // place_bytes(way)))
+
+
+Point: TypeAlias = tuple[Block, int, int, int, int]
+
+
+def with_ways(points: Iterable[Point], shape: ConvShape) -> Iterator[tuple[Point, tuple[int, int]]]:
+    """Each with all turns and sets that the phases of d and h allow."""
+    for point in points:
+        for way in ways_through_phases(len(shape.phases) // point[-1], shape):
+            yield point, way
+
+
+def has_room(config: Config, shape: ConvShape, device: Device) -> bool:
+    """Whether weights of all phases leave room for a stage: then no block has others than the rest."""
+    return staged(config, shape, device).stages >= 1
 
 
 def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvShape) -> Config:
@@ -530,7 +592,9 @@ def cost_us(config: Config, shape: ConvShape, device: Device) -> float:
 
 
 def steps_per_tile(config: Config, shape: ConvShape) -> float:
-    """Of an average phase, or of all that are together."""
+    """Of an average phase, or of all that are together; of sets, of the one that has most: its blocks end last."""
+    if config.sets > 1:
+        return max(steps_of_sets(config, shape)) * conv_mma.chunks(config, shape)
     return config.phases_of_tile * conv_mma.k_of(config, shape) / 16
 
 
@@ -569,6 +633,13 @@ def slab_vector(config: Config, shape: ConvShape) -> int:
     return conv_mma.widest_vector(shape, config.tile_w * config.w_phases)
 
 
+def row_vector(config: Config, shape: ConvShape) -> int:
+    """Pixels that a walk sees at once: a thread's two places, where neither loads nor the end of a line say fewer."""
+    if shape.rows is not None and shape.rows.alike and not shape.rows.line:
+        return math.gcd(4, 2 * config.w_phases)
+    return conv_mma.widest_vector(shape, 2 * config.w_phases)
+
+
 def stored_vector(config: Config, shape: ConvShape) -> int:
     return run_vector(config, shape) or conv_mma.vector(config, shape)
 
@@ -588,6 +659,12 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         store = STORE_INSTRUCTIONS + slab_vector(config, shape) * RESULT_INSTRUCTIONS
         runs = 16 * config.rows_at_once * math.ceil(config.tile_w * config.w_phases / slab_vector(config, shape) / 32)
         each = sums * (shape.rows.flops + PIECE_INSTRUCTIONS + SUM_INSTRUCTIONS) + runs * store
+    elif conv_mma.leaves_by_rows(config, shape):
+        each = sums * channel_instructions(config, shape) + stores(config, shape) * MOVE_INSTRUCTIONS
+        if shape.rows is not None and shape.rows.line:
+            each += 2 * config.rows_at_once * LINE_INSTRUCTIONS
+        else:
+            each += PIXEL_INSTRUCTIONS * math.ceil(config.rows_at_once * config.tile_w * config.w_phases / 128)
     elif shape.rows is not None:
         stored = conv_mma.RESULT_INSTRUCTIONS if shape.rows.phases > len(shape.rows.state_bytes) else 0
         each = sums * (conv_mma.row_instructions(config, shape) + stored + SUM_INSTRUCTIONS)
@@ -598,6 +675,15 @@ def leaving_instructions(config: Config, shape: ConvShape) -> float:
         each = stores(config, shape) * store_instructions(config, shape) + sums * SUM_INSTRUCTIONS
     again = LAP_INSTRUCTIONS + CHUNK_OF_LAP_INSTRUCTIONS * conv_mma.chunks(config, shape)
     return config.laps * each + (config.laps - 1) * again
+
+
+def channel_instructions(config: Config, shape: ConvShape) -> float:
+    """Of a sum whose channels are reduced and stored again."""
+    assert shape.rows is not None
+    computed = shape.rows.flops * (NEAR_SHARE if config.products == 1 else 1.0)
+    vector, states = row_vector(config, shape), sum(shape.rows.state_bytes) / 8
+    merged = 0.0 if shape.rows.line else MERGES[vector] * states * MERGE_INSTRUCTIONS / (2 * vector)
+    return computed + merged + WALK_INSTRUCTIONS * shape.rows.phases + PUT_INSTRUCTIONS
 
 
 def carrying_instructions(config: Config, shape: ConvShape) -> float:
@@ -683,15 +769,22 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         piece=PIECE,
         seamless=config.seamless,
         behind=behind(config, shape),
+        sets=config.sets,
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
         slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,
+        row_vector=row_vector(config, shape),
     )
     d, h, w = shape.phases[0].axes
     taps = (d.taps, h.taps, math.ceil(w.taps / config.fold))
     steps = integers(**by_axis("taps", taps), **by_axis("x_step", (d.x_step, h.x_step, w.x_step)))  # of the first phase
     # What becomes of sums is computed where they are; not where their phases are apart, which leaves too few registers.
-    valued = shape.sendable and config.w_phases == shape.y_step(2)
-    more += f"\n{steps}\n    static constexpr bool valued = {str(valued).lower()};"
+    said = {
+        "valued": shape.sendable and config.w_phases == shape.y_step(2),
+        "by_rows": conv_mma.leaves_by_rows(config, shape),
+        "alike": shape.rows is not None and shape.rows.alike,
+    }
+    flags = ", ".join(f"{name} = {str(value).lower()}" for name, value in said.items())
+    more += f"\n{steps}\n    static constexpr bool {flags};"
     packer = "conv_sm90_kept" if config.streamed else "conv_mma"
     return conv_mma.entry(name, config, shape, epilogue, "conv_sm90_kept", [more], packer)

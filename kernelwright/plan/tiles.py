@@ -3,6 +3,8 @@
 Whole rows: a tile of a convolution has all channels of some pixels, so that what is reduced along the channels is whole
 there, and everything that follows can be computed there too. Which tile has room for how many channels, templates say.
 
+Lines: what is reduced along the last axis is whole in a tile that has whole rows of that.
+
 Rows in pieces: what is reduced over space, maybe over images and neighbouring channels too, lies in many tiles; so do
 the columns of a product. The kernel keeps what each tile knows of a row and finishes the rows; what sees them again
 along the row is left to a kernel of its own.
@@ -63,7 +65,7 @@ def joined(core: Unit, rows: Unit, users: Users, ends: Set[Node]) -> list[Unit]:
         return in_windows(core, rows, users, ends)
     if not reduces_result(rows, core):
         return []
-    if isinstance(made, Conv) and is_whole(rows.shape, rows.axes, made):
+    if isinstance(made, Conv) and (is_whole(rows.shape, rows.axes, made) or is_line(rows.shape, rows.axes, made)):
         return [replace(rows, maps=(*core.maps, *rows.maps), core=made)]
     return in_pieces(core, rows) if has_pieces(rows.shape, rows.axes, made) and levels_of(rows) is not None else []
 
@@ -88,6 +90,11 @@ def has_pieces(shape: Shape, axes: Shape, made: Contract | Conv) -> bool:
 
 def is_whole(shape: Shape, axes: Shape, conv: Conv) -> bool:
     return shape == conv.shape and axes == CHANNELS and conv.groups == 1
+
+
+def is_line(shape: Shape, axes: Shape, conv: Conv) -> bool:
+    """Whether a row is one of the last axis of space, and not all of space."""
+    return shape == conv.shape and axes == (len(shape) - 1,) and len(shape) > 3
 
 
 def pieces_of(shape: Shape, axes: Shape, conv: Conv) -> Pieces | None:

@@ -133,7 +133,7 @@ def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
 
 
 def kind_of_kept(config: conv_sm90_kept.Config) -> Hashable:
-    return config.sent > 0, config.abreast, config.laps > 1, config.streamed > 0
+    return config.sent > 0, config.abreast, config.laps > 1, config.sets, config.streamed > 0
 
 
 def first_of_each_template(ranked: Sequence[Choice]) -> list[Choice]:

@@ -30,6 +30,7 @@ ARCHES = {
     **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
     **{"conv_kept_ends": "sm_90a", "conv_kept_carry": "sm_90a", "wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
     **{"conv_kept_stream": "sm_90a"},
+    "conv_lines": "sm_90a",
 }
 
 MODEL = """
@@ -77,6 +78,14 @@ STREAMED = {
     "many taps, wide": ("Conv2d(128, 256, 3, padding=1)", (2, 128, 64, 130)),
     "many taps, ragged": ("Conv2d(100, 120, 5)", (2, 100, 60, 63)),
 }
+# Whose weights of all phases have no room.
+IN_SETS = {
+    "transposed, in sets": (
+        "ConvTranspose2d(64, 128, 4, stride=2, padding=1, output_padding=1)",
+        (8, 64, 64, 64),
+    ),
+    "transposed, three axes, in sets": ("ConvTranspose3d(32, 64, 4, stride=2, padding=1)", (2, 32, 16, 32, 32)),
+}
 
 
 def nvcc(folder: Path, source: str, arch: str) -> str:
@@ -99,7 +108,7 @@ def convolving(
     body: str = BODY,
 ) -> list[KernelResources]:
     """The kernels of the convolution's program that convolve."""
-    conv, shape = (CASES | STREAMED)[name]
+    conv, shape = (CASES | STREAMED | IN_SETS)[name]
     (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
     program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
@@ -242,6 +251,10 @@ KEPT_ENDS = {
     "channels": ("few channels", "self.conv(x).amin(1)"),
     "channels of two teams": ("many channels", "torch.softmax(self.conv(x), 1)"),
     "channels of phases": ("transposed, strided, three axes", "torch.logsumexp(self.conv(x), 1)"),
+    "channels stored again": ("transposed, strided, three axes", "torch.sigmoid(torch.softmax(self.conv(x), 1))"),
+    "channels of sets": ("transposed, in sets", "torch.sigmoid(torch.softmax(self.conv(x), 1) * 2)"),
+    "lines": ("few channels", "F.gelu(F.layer_norm(self.conv(x), (126,)))"),
+    "lines of phases": ("transposed, three axes, in sets", "F.gelu(F.layer_norm(self.conv(x), (64,)))"),
     "windows": ("many channels", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
     "windows of four": ("few channels", "F.avg_pool2d(self.conv(x), 4)"),
     "space": ("many channels", "F.group_norm(F.gelu(self.conv(x)), 8)"),

@@ -180,12 +180,14 @@ def emulation_of(
     return Emulation(problem, program, library_of(program.text) if program.text else None)
 
 
-def emulated(source: Source, inputs: Sequence[Any] | None = None, *, pick: Pick = first, **sizes: Any) -> Any:
+def emulated(
+    source: Source, inputs: Sequence[Any] | None = None, *, pick: Pick = first, reducing: bool = False, **sizes: Any
+) -> Any:
     """What the emitted program computes of a problem's own inputs, or of those given."""
     problem = emulated_problem(source, inputs, **sizes)
     made = instantiate(problem, SEED, "cpu")
     model = source if isinstance(source, nn.Module) else made.model
-    return emulation_of(problem, pick=pick)(model, *(made.inputs if inputs is None else inputs))
+    return emulation_of(problem, pick=pick, reducing=reducing)(model, *(made.inputs if inputs is None else inputs))
 
 
 # --- compared with PyTorch

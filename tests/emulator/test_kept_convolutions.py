@@ -122,6 +122,25 @@ def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: st
     assert "turns = 1," not in program.text
 
 
+@pytest.mark.parametrize("count", [1, 5])
+@pytest.mark.parametrize("by_d", [False, True])
+@pytest.mark.parametrize("name", LAPS)
+def test_a_block_can_keep_the_weights_of_some_phases(name: str, by_d: bool, count: int, tmp_path: Path) -> None:
+    """Of one of d and h, or of one of d and all of h; more shelves than multiprocessors, and some to spare."""
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        shape = shape_of(kernel)
+        sets = shape.y_step(0) if by_d else shape.y_step(0) * shape.y_step(1)
+        turns = shape.y_step(0) * shape.y_step(1) // sets
+        whole = kept(lambda c: c.w_phases == shape.y_step(2) and (c.turns > 1) == (turns > 1))(kernel, choices)
+        assert isinstance(whole, Config)
+        return replace(whole, turns=turns, sets=sets)
+
+    with multiprocessors(count):
+        program = agrees(model(tmp_path, *LAPS[name]), pick=pick, precision="tf32")
+    assert by_d or "sets = 1," not in program.text
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize(("rows", "at_once"), [(2, 1), (4, 1), (4, 2)])
@@ -381,6 +400,164 @@ def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: 
         program = agrees(model(tmp_path, *CHANNELS[name]), pick=kept(), precision=precision, reducing=True)
     assert [source.template for source in program.sources] == ["conv_sm90_kept"]
     assert ("abreast = 2" in program.text) == ("two teams" in name)
+
+
+# Of every channel a result again, once all of its pixel is known: odd rows and even ones, channels that are no multiple
+# of 8, several phases and rows, operands that differ from pixel to pixel, and pixels of which something is stored too.
+EVERY_CHANNEL = {
+    "softmax": ("Conv2d(8, 33, 3)", (2, 8, 6, 39), "return torch.sigmoid(torch.softmax(self.conv(x), 1) * 2.0)"),
+    "phases": (
+        "ConvTranspose2d(16, 64, 4, stride=2, padding=1, output_padding=1)",
+        (1, 16, 5, 17),
+        "return torch.sigmoid(torch.softmax(self.conv(x), 1) * 2.0 + self.conv.bias.view(-1, 1, 1))",
+    ),
+    "phases of two teams": (
+        "ConvTranspose2d(8, 77, 4, stride=2, padding=1)",
+        (1, 8, 3, 34),
+        "return torch.softmax(self.conv(x), 1)",
+    ),
+    "phases of three axes": (
+        "ConvTranspose3d(8, 20, 3, stride=2, padding=1, output_padding=1)",
+        (1, 8, 2, 3, 20),
+        "return F.softmax(self.conv(x), 1).sigmoid()",
+    ),
+    "phases, by three": (
+        "ConvTranspose2d(8, 9, 3, stride=3)",
+        (1, 8, 3, 12),
+        "return F.log_softmax(self.conv(x), 1)",
+    ),
+    "normalised": (
+        "Conv2d(8, 40, 3)",
+        (2, 8, 6, 38),
+        (
+            "y = self.conv(x)\n        v, m = torch.var_mean(y, 1, keepdim=True, correction=0)\n"
+            "        return torch.tanh((y - m) / (v + 1e-5).sqrt())"
+        ),
+    ),
+    "by their size": (
+        "Conv2d(8, 24, 3, padding=1)",
+        (2, 8, 5, 37),
+        "y = self.conv(x)\n        return y / y.square().mean(1, keepdim=True).add(1e-5).sqrt()",
+    ),
+    "operands of pixels": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 38),
+        "return torch.softmax(self.conv(x) + x, 1) * x",
+    ),
+    "operands of pixels, odd rows": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 37),
+        "return torch.softmax(self.conv(x) + x, 1) * x",
+    ),
+    "and their largest": (
+        "Conv2d(8, 70, 3, padding=1)",
+        (2, 8, 5, 37),
+        "y = self.conv(x)\n        m = y.amax(1, keepdim=True)\n        return (y - m).exp(), m",
+    ),
+}
+
+
+# Pairs have two sums for each, which for three phases together are too many.
+BY_ROWS = [(name, "tf32") for name in EVERY_CHANNEL]
+BY_ROWS += [(name, "reference") for name in EVERY_CHANNEL if name != "phases, by three"]
+
+
+@pytest.mark.parametrize(("name", "precision"), BY_ROWS)
+def test_reduced_channels_are_stored_by_rows(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        pick = kept(lambda c: c.w_phases > 1 or "phases" not in name)
+        program = agrees(model(tmp_path, *EVERY_CHANNEL[name]), pick=pick, precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+    assert "by_rows = true" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", EVERY_CHANNEL)
+def test_any_tile_stores_reduced_channels(name: str, seed: int, tmp_path: Path) -> None:
+    with multiprocessors(1 + seed):
+        agrees(model(tmp_path, *EVERY_CHANNEL[name]), pick=kept(seed=seed), precision="tf32", reducing=True)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan", "-inf"])
+def test_a_softmax_is_nan_where_pytorch_has_it(value: str, tmp_path: Path) -> None:
+    special = f"torch.randn(1, 8, 4, 37).index_fill(3, torch.tensor([20]), float('{value}'))"
+    conv = "ConvTranspose2d(8, 70, 3, stride=2, padding=1)"
+    path = model(tmp_path, conv, (1, 8, 4, 37), "return torch.softmax(self.conv(x), 1)", special)
+    agrees(path, pick=kept(lambda c: c.w_phases > 1), precision="tf32", reducing=True)
+
+
+def test_a_softmax_does_not_depend_on_who_is_first(tmp_path: Path) -> None:
+    conv, body = "ConvTranspose2d(8, 70, 4, stride=2, padding=1)", "return torch.softmax(self.conv(x), 1)"
+    path = model(tmp_path, conv, (1, 8, 4, 35), body)
+    found = []
+    for backwards in (False, True):
+        with multiprocessors(3), order(blocks_backwards=backwards, threads_backwards=backwards):
+            found.append(emulated(path, pick=kept(), reducing=True))
+    assert torch.equal(*found)
+
+
+# --- rows along w
+
+# Rows that fill a tile and that do not, odd ones, of channels that are no multiple of 8, of groups and several phases.
+LINES = {
+    "normalised": (
+        (
+            "ConvTranspose3d(8, 20, 4, stride=2, padding=1)\n        self.norm = nn.LayerNorm(40)\n"
+            "        self.norm.weight.data.uniform_(0.5, 2)\n        self.norm.bias.data.uniform_(-1, 1)"
+        ),
+        (1, 8, 2, 3, 20),
+        "return F.gelu(self.norm(self.conv(x))) * 2.0",
+    ),
+    "normalised, seen by others": (
+        "ConvTranspose2d(8, 20, 3, stride=2, padding=1, output_padding=1)",
+        (1, 8, 3, 20),
+        "y = self.conv(x) + 1.0\n        v, m = torch.var_mean(y, -1, correction=0)\n        return y, m, v + 1.0",
+    ),
+    "normalised, odd rows": (
+        "ConvTranspose2d(16, 70, 3, stride=2)",
+        (2, 16, 4, 18),
+        "return F.layer_norm(self.conv(x) + 0.5, (37,))",
+    ),
+    "softmax": ("Conv2d(9, 12, 3, padding=1)", (2, 9, 5, 38), "return torch.softmax(self.conv(x), -1)"),
+    "softmax of other channels": ("Conv2d(8, 66, 3)", (1, 8, 5, 64), "return torch.softmax(self.conv(x), 3).sigmoid()"),
+    "in groups": ("Conv2d(16, 26, 3, groups=2)", (1, 16, 4, 37), "return F.layer_norm(self.conv(x), (35,))"),
+    "with an operand": (
+        "Conv2d(8, 8, 3, padding=1)",
+        (2, 8, 5, 36),
+        "return torch.softmax(self.conv(x) + x, -1) * x",
+    ),
+    "and their largest": (
+        "Conv2d(8, 9, 3, padding=1)",
+        (2, 8, 5, 36),
+        "y = self.conv(x)\n        m = y.amax(-1, keepdim=True)\n        return (y - m).exp(), m",
+    ),
+}
+
+
+@pytest.mark.parametrize("precision", ["tf32", "reference"])
+@pytest.mark.parametrize("name", LINES)
+def test_rows_along_w_are_reduced_by_the_warp_that_has_them(name: str, precision: str, tmp_path: Path) -> None:
+    with multiprocessors(2):
+        program = agrees(model(tmp_path, *LINES[name]), pick=kept(), precision=precision, reducing=True)
+    assert [source.template for source in program.sources] == ["conv_sm90_kept"]
+    assert "kw::conv_lines::Lined" in program.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", LINES)
+def test_any_tile_that_has_whole_rows_reduces_them(name: str, seed: int, tmp_path: Path) -> None:
+    with multiprocessors(1 + seed):
+        agrees(model(tmp_path, *LINES[name]), pick=kept(seed=seed), precision="tf32", reducing=True)
+
+
+@pytest.mark.parametrize("value", ["inf", "nan"])
+def test_a_row_along_w_is_nan_where_pytorch_has_it(value: str, tmp_path: Path) -> None:
+    special = f"torch.randn(1, 8, 5, 17).index_fill(2, torch.tensor([2]), float('{value}'))"
+    conv = "ConvTranspose2d(8, 20, 3, stride=2, padding=1)"
+    path = model(tmp_path, conv, (1, 8, 5, 17), "return F.layer_norm(self.conv(x), (33,))", special)
+    agrees(path, pick=kept(), precision="tf32", reducing=True)
 
 
 # --- rows over space, in pieces

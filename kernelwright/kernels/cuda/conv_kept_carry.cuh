@@ -10,9 +10,11 @@ namespace kw::conv_sm90_kept {
 
 template <class C> struct Walk {
     using L = Layout<C>;
-    static constexpr unsigned phases = C::phases / C::w_phases / C::turns;
+    static constexpr unsigned phases = C::phases / C::w_phases / C::turns / C::sets;
 
-    KW_DEVICE static unsigned shelf() { return blockIdx.x % L::shelves; }
+    KW_DEVICE static unsigned shelf() { return blockIdx.x % L::shelves / C::sets; }  // of channels
+    KW_DEVICE static unsigned set() { return blockIdx.x % C::sets; }
+    KW_DEVICE static int first_phase() { return (int)set() * L::phases_of_set; }
     KW_DEVICE static unsigned apart() { return gridDim.x / L::shelves; }
     KW_DEVICE static unsigned at(unsigned number) { return blockIdx.x / L::shelves + number * apart(); }
     KW_DEVICE static bool has(unsigned number) { return at(number) < (unsigned)L::tiles; }
@@ -23,7 +25,9 @@ template <class C> struct Walk {
         if (phases > 1 && apart() % phases == 0) phase = (phase + number) % phases;
         const unsigned channels = shelf() * C::abreast + which;
         return Tile<C>(problem,
-                       ((at(number) / phases * (L::shelves * C::abreast) + channels) * phases + phase) * C::turns);
+                       ((at(number) / phases * (L::shelves / C::sets * C::abreast) + channels) * (C::sets * phases) +
+                        set() * phases + phase) *
+                           C::turns);
     }
 };
 
@@ -60,8 +64,9 @@ template <class C> struct Shared {
 };
 
 // Where a phase's weights begin among those that are kept.
-template <class C> KW_DEVICE int first_kept(const Phase& phase) {
-    return (int)(phase.fragment / (C::groups * Sizes<C>::fragments_m));
+template <class C> KW_DEVICE int first_kept(const Problem<C>& problem, const Phase& phase) {
+    const int64_t first = C::sets == 1 ? 0 : problem.phases[Walk<C>::first_phase()].fragment;
+    return (int)((phase.fragment - first) / (C::groups * Sizes<C>::fragments_m));
 }
 template <class C> KW_DEVICE int steps_in(const Phase& phase) {
     return C::phases == 1 ? Sizes<C>::most_steps : conv_mma::steps_of<C>(conv_mma::taps_of<C>(phase));
@@ -72,10 +77,10 @@ template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared
     using S = Sizes<C>;
     const int lane = threadIdx.x % 32;
 #pragma unroll 1
-    for (int part = 0; part < C::phases * C::abreast; part++) {
+    for (int part = 0; part < Layout<C>::phases_of_set * C::abreast; part++) {
         const int which = part % C::abreast, shelf = Walk<C>::shelf() * C::abreast + which;
-        const Phase& phase = problem.phases[part / C::abreast];
-        const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(phase);
+        const Phase& phase = problem.phases[Walk<C>::first_phase() + part / C::abreast];
+        const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(problem, phase);
         const uint4* from = problem.fragments + phase.fragment * 32 + (int64_t)shelf * 4 * count * 32;
 #pragma unroll 4
         for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {

@@ -20,8 +20,9 @@ using conv_mma::Work;
 template <class C> struct Layout {
     using S = Sizes<C>;
     static constexpr int threads = (C::teams + C::carriers) * 128;
-    static constexpr int shelves = C::groups * S::tiles_m / C::abreast;  // weights of 64 channels, or of 128
-    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns));
+    // Weights of 64 channels, or of 128; of all phases of d and h, or of one of so many sets of them.
+    static constexpr int shelves = C::groups * S::tiles_m / C::abreast * C::sets, phases_of_set = C::phases / C::sets;
+    static constexpr int tiles = (int)(conv_mma::tiles_of<C>() / (C::groups * S::tiles_m * C::turns * C::sets));
     // A tile is multiplied and stored in laps, some rows of one phase of d and h at a time, all of inputs that are
     // carried once.
     static constexpr int rows = C::tile_d * C::tile_h, row_laps = rows / C::lap_rows, laps = row_laps * C::turns;
@@ -50,7 +51,8 @@ template <class C> struct Layout {
     static_assert(C::tile_w % 8 == 0 || (C::tile_w % 2 == 0 && C::run_vector > 0), "a row begins where ends expect it");
     static_assert(!C::seamless || (C::tile_d == 1 && C::stride_h == 1 && C::stride_w == 1 && C::region_w == C::tile_w),
                   "a row of inputs begins where the one before ends");
-    static_assert(C::turns == 1 || C::turns == C::phases / C::w_phases, "one phase of d and h, or all");
+    static_assert((C::turns == 1 && C::sets == 1) || C::turns * C::sets * C::w_phases == C::phases,
+                  "one phase of d and h, or all of them, or all of a set");
 };
 
 // --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run
@@ -112,12 +114,11 @@ template <class C> struct Leaving {
         }
     }
 
-    // `output`: the first channel of the slab; `row`: of the tile.
-    template <class Epilogue>
-    KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
-                                const Phase& phase, int output, int row) {
+    // `output`: the first channel of the slab; `row`: of the tile. `take` gets V neighbours of channel `output + j`.
+    template <class Take>
+    KW_DEVICE static void walk(const float* slab, const Work& work, const Phase& phase, int output, int row,
+                               const Take& take) {
         const int lane = threadIdx.x % 32;
-        const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + output;
 #pragma unroll
         for (int i = 0; i < ceil_div(results / V, 32); i++) {
             const int result = (lane + i * 32) * V;
@@ -135,11 +136,18 @@ template <class C> struct Leaving {
 #pragma unroll
             for (int j = 0; j < 8; j++) {
                 if (C::outputs % 64 != 0 && output + j >= C::outputs) continue;
-                const auto sums = kw::load<V>(slab + j * pitch + result);
-                if constexpr (C::valued) kw::store<V>(conv::place_in<C, Epilogue>(args, plane + j, d, h, w), sums);
-                else conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
+                take(j, kw::load<V>(slab + j * pitch + result), d, h, w);
             }
         }
+    }
+    template <class Epilogue>
+    KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
+                                const Phase& phase, int output, int row) {
+        const int64_t plane = (int64_t)work.first.image * (C::groups * C::outputs) + work.group * C::outputs + output;
+        walk(slab, work, phase, output, row, [&](int j, const Vec<float, V>& sums, int d, int h, int w) {
+            if constexpr (C::valued) kw::store<V>(conv::place_in<C, Epilogue>(args, plane + j, d, h, w), sums);
+            else conv::store_in<C, Epilogue, V>(args, sums.v, plane + j, d, h, w);
+        });
     }
 
     // Results that the copy engine takes to memory: a thread computes what becomes of its sums, which are all of one
@@ -277,6 +285,15 @@ struct Stored {
 template <class C> struct Abreast {
     static constexpr int threads = 128 * C::abreast, warps_m = 4 * C::abreast, outputs = 64 * C::abreast;
     static constexpr int slots = C::lap_rows * C::tile_w * C::w_phases;
+    // Where all that is stored of every channel is one result whose rows lie whole in memory, it leaves as if nothing
+    // had been reduced; how many pixels are seen at once, then only loads say.
+    static constexpr bool by_rows = C::by_rows;
+    // Nothing that is loaded differs from pixel to pixel: those outside need not be told apart before the end.
+    static constexpr bool alike = C::by_rows && C::alike;
+    static constexpr int vector = by_rows ? C::row_vector : C::vector;
+    template <class Epilogue> __host__ __device__ static constexpr int leaving_bytes() {
+        return by_rows && Epilogue::phases > Epilogue::reductions ? warps_m * Leaving<C>::bytes : 0;
+    }
     KW_DEVICE static int number() { return (int)threadIdx.x / threads; }
     KW_DEVICE static int rank() { return (int)threadIdx.x % threads; }
     KW_DEVICE static void sync() { ptx90::named_sync(1 + Layout<C>::crews + number(), threads); }
@@ -292,6 +309,58 @@ template <class C> struct Abreast {
 #pragma unroll
         for (int i = 0; i < warps_m; i++) all = all || said[i] != 0;
         return all;
+    }
+
+    // What becomes of the sums of a warp's 16 channels, of which all is known that their pixels' `rows` have to say.
+    // Nobody but the warp has its slab until all meet again.
+    template <class Epilogue, class Pixel, class Row, class Sums>
+    KW_DEVICE static void leave(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
+                                int first_row, const Sums (&sums)[C::w_phases], const float (&inverse)[2],
+                                const Row* rows, char* memory) {
+        using Index = typename Epilogue::Index;
+        using Out = Leaving<C>;
+        constexpr int P = C::w_phases, V = vector;
+        static_assert(Sizes<C>::joined && !Out::one_run && C::sent == 0, "rows leave one by one, stored by threads");
+        float* const slab = (float*)(memory + rank() / 32 * Out::bytes);
+        const int lane = threadIdx.x % 32, output = work.first_output + (int)threadIdx.x / 32 % 4 * 16;
+        const Phase& phase = problem.phases[work.phase];
+        float scale[2] = {inverse[0], inverse[1]};
+        asm volatile("" : "+f"(scale[0]), "+f"(scale[1]));  // else all that was scaled before is kept beside the sums
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int first = output + half * 8, mine = first + lane / 4;
+            if (C::outputs % 64 != 0 && first >= C::outputs) return;
+            const Index channel = C::outputs % 8 == 0 || mine < C::outputs ? mine : C::outputs - 1;
+#pragma unroll
+            for (int row = 0; row < C::lap_rows; row++) {
+#pragma unroll
+                for (int n = 0; n < C::tile_w / 8; n++) {
+                    float v[2 * P];
+                    conv_mma::scale_places(v, sums, 0, row * (C::tile_w / 8) + n, half, scale[half]);
+                    const int column = (n * 8 + lane % 4 * 2) * P;  // of the row's results
+#pragma unroll
+                    for (int i = 0; i < 2 * P; i += V) {
+                        const int slot = row * (C::tile_w * P) + column + i;
+                        const Pixel pixel(problem, work, first_row * (C::tile_w * P) + slot);
+                        if (!alike && !pixel.is_inside()) continue;
+                        auto x = Epilogue::template load<V>(args, pixel.row, channel);
+#pragma unroll
+                        for (int j = 0; j < V; j++) Epilogue::given(x)[j] = v[i + j];
+                        const auto r = Epilogue::template beside<V>(rows + slot);
+                        const auto y = Epilogue::values(args, pixel.row, channel, x, r);
+                        *(Vec<float, V>*)(slab + lane / 4 * Out::pitch + column + i) = y;
+                    }
+                }
+                __syncwarp();
+                const int64_t image = (int64_t)work.first.image * C::y_d;
+                Out::walk(slab, work, phase, first, first_row + row,
+                          [&](int j, const Vec<float, Out::V>& y, int d, int h, int w) {
+                              const Index at = Index(((image + d) * C::y_h + h) * C::y_w + w);
+                              kw::store<Out::V>(Epilogue::place(args, at, Index(first + j)), y);
+                          });
+                __syncwarp();
+            }
+        }
     }
 };
 

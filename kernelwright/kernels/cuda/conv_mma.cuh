@@ -65,7 +65,7 @@ template <class C> struct Sizes {
     static constexpr int tiles_m = ceil_div(C::outputs, C::tile_m), fragments_m = tiles_m * C::tile_m / 16;
     static constexpr int most_steps = ceil_div(ceil_div(C::octets * C::most_taps, 2), C::group) * C::group;
     static constexpr int tile = C::tile_b * C::tile_d * C::tile_h * C::tile_w;
-    static_assert(C::warps % C::warps_m == 0 && warp_m % 16 == 0 && warp_n % 16 == 0, "a warp has whole products");
+    static_assert(C::warps % C::warps_m == 0 && warp_m % 16 == 0 && warp_n % 8 == 0, "a warp has whole products");
     static_assert(tile <= C::tile_n, "the tile's pixels are columns");
     // All phases of the last axis together: two places are 2 * w_phases neighbours of the result.
     static constexpr bool joined = C::w_phases == C::y_step_w;
@@ -268,6 +268,7 @@ template <class C> KW_DEVICE int region_place(int n) {
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int M = S::warp_m / 16, N = S::warp_n / 8;
+    static_assert(N % 2 == 0, "two products have their pixels from one ldmatrix");
     using Fragment = uint32_t[4];
     float total[M][N][4];
     int rows[N / 2];  // of the region: where this lane's row of every ldmatrix begins

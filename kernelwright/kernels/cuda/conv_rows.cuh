@@ -9,6 +9,12 @@
 //   given(operands)                where sums of N neighbouring pixels in a channel go
 //   State<phase, N>::lane(i)       what is known of pixel i
 //   beside<N>(rows)                what is known of N pixels, from each of them
+//
+// and, where what its last phase stores is one result whose rows lie whole in memory (conv_sm90_kept.cuh has slabs for
+// those),
+//
+//   values(args, row, channel, operands, r)   what the last phase would store
+//   place(args, row, channel)                 where
 #pragma once
 
 #include "conv_mma.cuh"
@@ -26,6 +32,9 @@ using conv_mma::Work;
 // Slots: pixels of all phases that they compute together, column by column, the phases of a column side by side.
 template <class C> struct Block : conv_mma::All<C> {
     static constexpr int warps_m = C::warps_m, slots = C::tile_n * C::w_phases, outputs = C::tile_m;
+    static constexpr int vector = C::vector;
+    static constexpr bool by_rows = false, alike = false;
+    template <class Epilogue> __host__ __device__ static constexpr int leaving_bytes() { return 0; }
     KW_DEVICE static bool any(bool mine, void*) { return __syncthreads_or(mine); }
 };
 
@@ -106,7 +115,7 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
     using Index = typename Epilogue::Index;
     using Row = typename Epilogue::template Row<1>;
     using State = typename Epilogue::template State<phase, 1>;
-    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases, V = C::vector;
+    constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases, V = Group::vector;
     Row* const rows = (Row*)memory;
     State* const states = (State*)(memory + rows_bytes<Group, Epilogue>());  // [warps along the channels][slots]
 #pragma unroll
@@ -117,7 +126,7 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
             const Pixel<C, Index> pixel(problem, work, first_slot + slot);
             typename Epilogue::template State<phase, V> state;
             state.clear();
-            if (pixel.is_inside()) {
+            if (Group::alike || pixel.is_inside()) {
                 typename Epilogue::template Row<V> r;
                 if constexpr (phase == 0) r = Epilogue::template begin<V>(args, pixel.row);
                 else r = Epilogue::template beside<V>(rows + slot);
@@ -150,7 +159,7 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
 #pragma unroll 1
         for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
             const Pixel<C, Index> pixel(problem, work, first_slot + slot);
-            if (!pixel.is_inside()) continue;
+            if (!Group::alike && !pixel.is_inside()) continue;
             typename Epilogue::template State<phase, 1> state = states[slot];
 #pragma unroll
             for (int i = 1; i < Group::warps_m; i++) state.merge(states[i * Group::slots + slot]);
@@ -159,12 +168,16 @@ KW_DEVICE void run_phases(const Problem<C>& problem, const typename Epilogue::Ar
             else r = rows[slot];
             Epilogue::finish(state, r);
             if constexpr (phase + 1 < Epilogue::phases) rows[slot] = r;
-            if constexpr (phase + 1 == Epilogue::reductions) Epilogue::store_row(args, pixel.row, r);
+            if constexpr (phase + 1 == Epilogue::reductions)
+                if (!Group::alike || pixel.is_inside()) Epilogue::store_row(args, pixel.row, r);
         }
     }
     if constexpr (phase + 1 < Epilogue::phases) {
         Group::sync();
-        run_phases<C, Epilogue, Group, phase + 1>(problem, args, work, part, first_slot, sums, inverse, memory);
+        if constexpr (Group::by_rows && phase + 1 == Epilogue::reductions)
+            Group::template leave<Epilogue, Pixel<C, Index>>(problem, args, work, first_slot / (C::tile_w * P), sums,
+                                                             inverse, rows, (char*)states);
+        else run_phases<C, Epilogue, Group, phase + 1>(problem, args, work, part, first_slot, sums, inverse, memory);
     }
 }
 
@@ -185,11 +198,25 @@ KW_DEVICE void run_plainly(const Problem<C>& problem, const typename Epilogue::A
     if constexpr (phase + 1 < Epilogue::phases) run_plainly<C, Epilogue, phase + 1>(problem, args, pixel, r);
 }
 
+// Not inline: what it needs would take registers from those who have sums.
+template <class C, class Epilogue, class Group>
+__device__ __noinline__ void reduce_plainly(const Problem<C>& problem, const typename Epilogue::Args& args,
+                                            Work work, int first_slot) {
+#pragma unroll 1
+    for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
+        const Pixel<C, typename Epilogue::Index> pixel(problem, work, first_slot + slot);
+        if (!pixel.is_inside()) continue;
+        auto r = Epilogue::template begin<1>(args, pixel.row);
+        run_plainly<C, Epilogue, 0>(problem, args, pixel, r);
+        Epilogue::store_row(args, pixel.row, r);
+    }
+}
+
 struct Reduced {
     static constexpr bool of_teams = true;
     template <class Group, class Epilogue, int phase = 0> __host__ __device__ static constexpr int group_bytes() {
         constexpr int rows = rows_bytes<Group, Epilogue>();
-        if constexpr (phase >= Epilogue::reductions) return rows;
+        if constexpr (phase >= Epilogue::reductions) return rows + Group::template leaving_bytes<Epilogue>();
         else {
             using State = typename Epilogue::template State<phase, 1>;
             constexpr int here = rows + Group::warps_m * Group::slots * (int)sizeof(State);
@@ -228,14 +255,7 @@ struct Reduced {
             run_phases<C, Epilogue, Group, 0>(problem, args, work, part, first_slot, sums, inverse, memory);
             return;
         }
-#pragma unroll 1
-        for (int slot = Group::rank(); slot < Group::slots; slot += Group::threads) {
-            const Pixel<C, typename Epilogue::Index> pixel(problem, work, first_slot + slot);
-            if (!pixel.is_inside()) continue;
-            auto r = Epilogue::template begin<1>(args, pixel.row);
-            run_plainly<C, Epilogue, 0>(problem, args, pixel, r);
-            Epilogue::store_row(args, pixel.row, r);
-        }
+        reduce_plainly<C, Epilogue, Group>(problem, args, work, first_slot);
     }
     template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
     template <class C, class Epilogue> KW_DEVICE static void skip(const typename Epilogue::Args&, const Work&) {}

@@ -26,7 +26,9 @@ template <class C, bool = Layout<C>::streams> struct Given {
 
     KW_DEVICE Given(const Shared<C>& shared, int team)
         : first((ptx90::shared_address(shared.weights.kept[team]) >> 4) + Sums<C>::next_sixteen) {}
-    KW_DEVICE void begin(int p, const Phase& phase) { of_phase[p] = first + first_kept<C>(phase) * 128; }
+    KW_DEVICE void begin(const Problem<C>& problem, int p, const Phase& phase) {
+        of_phase[p] = first + first_kept<C>(problem, phase) * 128;
+    }
     KW_DEVICE void add_to(Sums<C>& sums, int p, uint32_t region, const int* offset, int steps, bool follows) {
         sums.add(region, offset, of_phase[p], steps, follows);
         of_phase[p] += steps * Sizes<C>::halves * 128;
@@ -42,7 +44,7 @@ template <class C> struct Given<C, true> {
     int before = -1;  // the place that is still read
 
     KW_DEVICE Given(Shared<C>& shared, int number) : ring(shared.weights), team(number) {}
-    KW_DEVICE void begin(int, const Phase&) {}
+    KW_DEVICE void begin(const Problem<C>&, int, const Phase&) {}
     KW_DEVICE void add_to(Sums<C>& sums, int, uint32_t region, const int* offset, int steps, bool follows) {
         sums.add_streamed(region, offset, *this, steps, follows);
     }
@@ -229,7 +231,7 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
     for (int p = 0; p < C::w_phases; p++) {
         const Phase& phase = problem.phases[lap.phase + p];
         steps[p] = steps_in<C>(phase);
-        weights.begin(p, phase);
+        weights.begin(problem, p, phase);
     }
 #pragma unroll 1
     for (int chunk = 0; chunk < S::chunks; chunk++, at.advance<C::stages>()) {

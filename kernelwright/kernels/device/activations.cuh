@@ -81,6 +81,13 @@ template <typename T> KW_DEVICE T near_sigmoid(T x) { return sigmoid(x); }
 KW_DEVICE float near_sigmoid(float x) { return inverse(1.0f + exp2_bounded(x * -1.44269504f)); }
 #endif
 
+// kw: near_exp
+// Off by x 2^-23 of what it is, where x is off by x 2^-11; what would be denormal is 0.
+template <typename T> KW_DEVICE T near_exp(T x) { return exp(x); }
+#ifdef __CUDACC__
+KW_DEVICE float near_exp(float x) { return exp2_bounded(x * 1.44269504f); }
+#endif
+
 // kw: near_silu
 template <typename T> KW_DEVICE T near_silu(T x) { return x * near_sigmoid(x); }
 

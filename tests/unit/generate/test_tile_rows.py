@@ -9,7 +9,7 @@ from kernelwright.generate.conv import conv_extra, conv_source, shape_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.tile_rows import tile_rows
 from kernelwright.ir.nodes import Conv, Map, Node, Reduce
-from kernelwright.kernels import conv_direct, conv_mma
+from kernelwright.kernels import conv_direct, conv_mma, conv_sm90_kept
 from kernelwright.plan import Kernel
 from kernelwright.plan.tiles import Pieces
 from tests.products import program_of
@@ -34,7 +34,7 @@ def test_lanes_are_pixels_where_a_tile_has_whole_rows() -> None:
     assert "const float t0 = kw::relu(x.product[i]);" in made.struct
     assert "r.t1[i] = rows[i].t1[0]; r.t4[i] = rows[i].t4[0];" in made.struct
     assert "ConvMaxExponentialsDiv, kw::conv_rows::Reduced>" in made.struct
-    assert {"conv_rows", "Largest", "Exponentials"} <= set(made.needs)
+    assert {"conv_rows", "Largest", "Sum"} <= set(made.needs)
     assert "conv_pieces" not in made.needs
 
 
@@ -61,9 +61,31 @@ def test_windows_say_their_size_along_every_axis() -> None:
 def test_what_a_template_is_told_of_the_rows() -> None:
     node = conv()
     whole = tile_rows(joined(node, softmax(Map("relu", (node,)), (1,))).region)
-    assert (whole.pieces, whole.window, whole.rows, whole.phases) == (None, (), 4 * 16 * 18, 2)
+    assert (whole.pieces, whole.window, whole.rows, whole.phases) == (None, (), 4 * 16 * 18, 3)
+    assert (whole.by_rows, whole.line, whole.alike) == (True, False, True)
     pieces = tile_rows(joined(node, norm(node, (0, 2, 3))).region)
     assert (pieces.pieces, pieces.rows, pieces.phases) == (Pieces(1, all_images=True), 12, 1)
+
+
+def test_a_softmax_of_registers_is_taken_apart() -> None:
+    """Its largest first, then the sum, whose inverse is found once."""
+    node = conv()
+    text = source(joined(node, softmax(node, (1,)))).struct
+    assert "static constexpr int phases = 3, reductions = 2;" in text
+    assert "r.by_t3[i] = float(1) / t3;" in text
+    assert "= t2 * r.by_t3[i];" in text
+
+
+def test_rows_along_the_last_axis_are_whole_where_weights_stay() -> None:
+    node = conv()
+    kernel = joined(node, softmax(node, (3,)))
+    rows = tile_rows(kernel.region)
+    assert (rows.pieces, rows.line, rows.by_rows) == (None, True, True)
+    assert conv_mma.configs(shape_of(kernel), H200) == ()
+    config = conv_sm90_kept.configs(shape_of(kernel), H200)[0]
+    made = conv_source(conv_sm90_kept, kernel, config)
+    assert "kw::conv_lines::Lined>" in made.struct
+    assert "conv_lines" in made.needs
 
 
 def test_no_config_has_a_tile_without_what_it_reduces() -> None:
