@@ -280,8 +280,6 @@ def why_not_convolved(config: Config, shape: ConvShape, device: Device) -> str |
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if shape.dtype not in ITEMSIZE:
         return f"it reads float32, float16 and bfloat16, not {shape.dtype}."
-    if not shape.constant:
-        return "the weight is computed in forward(); only one that is kept can be packed ahead."
     if config.products == 1 and shape.dtype == "float32" and not shape.tf32:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
@@ -533,9 +531,10 @@ def result_instructions(config: Config, shape: ConvShape) -> float:
 
 
 def finishing_us(config: Config, shape: ConvShape, device: Device) -> float:
-    """The launch that merges what tiles left of rows in pieces."""
+    """The launch that merges what tiles left of rows in pieces, and the one that packs a weight that is not kept."""
     states = workspace_bytes(config, shape)
-    return LAUNCH_US + 2 * states / (device.copy_gbps * STREAM_SHARE) / 1e3 if states else 0.0
+    packing = 0.0 if shape.constant else LAUNCH_US
+    return packing + (LAUNCH_US + 2 * states / (device.copy_gbps * STREAM_SHARE) / 1e3 if states else 0.0)
 
 
 def row_instructions(config: Config, shape: ConvShape) -> float:

@@ -499,7 +499,8 @@ def moved_us(config: Config, shape: ConvShape, device: Device, computing: float)
     moving = (shape.bytes_moved - shape.epilogue_bytes + written) / (device.copy_gbps * conv_mma.STREAM_SHARE) / 1e3
     fetched = conv_mma.grid(config, shape) // config.abreast * conv_mma.fetched_bytes(config, shape)
     l2 = fetched / conv_mma.L2_BYTES_PER_US
-    return LAUNCH_US + beside_us(computing, max(moving, l2))
+    packing = 0.0 if shape.constant else LAUNCH_US
+    return LAUNCH_US + packing + beside_us(computing, max(moving, l2))
 
 
 # --- C++
