@@ -16,7 +16,7 @@ from kernelwright.ir.nodes import Broadcast, Contract, Conv, Map, Node, Pad, Per
 
 # Where the result is needed for something else too: so many products may be computed for each of its elements rather
 # than read it again. By arithmetic, not measured: a GPU reads an element of 4 bytes in the time of some 50 products.
-MOST_PRODUCTS_AGAIN = 8
+MOST_PRODUCTS_AGAIN = 16
 # And the input may be read again if the result has so many times its elements. Not measured.
 LEAST_GROWTH = 2
 # Inputs at each end of an axis that some taps have and others have not: each is a value that is added.
