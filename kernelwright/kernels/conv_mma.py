@@ -71,6 +71,9 @@ SHUFFLES = 3
 MERGE_INSTRUCTIONS = 4
 PHASE_INSTRUCTIONS = 6
 WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its window
+# Of a sum that is added to the state of its row and nothing else: scaled back, asked whether it is finite, and its part
+# of the coordinates of two places. By arithmetic, not measured.
+ADDED_INSTRUCTIONS = 5
 # Results that leave in pairs cost so much more of memory's time than their bytes: 3.5, 5.2 and 4 times in problems 73,
 # 15 and 72 of KernelBench's level 2 (benchmarks/results/2026-11-16-level2-conv-h200.jsonl).
 PAIRED = 4.0
@@ -92,7 +95,8 @@ STREAM_SHARE = 0.88  # of a copy's bandwidth
 class Config:
     """products: 1 as TF32, 3 as float32; tile_m channels by tile_n pixels, of which the tile of outputs is tile_b
     images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once; fold: taps along w in an
-    octet; group: steps of 16 of k that are multiplied together."""
+    octet; group: steps of 16 of k that are multiplied together; turns: phases of d and h that a tile has, one after
+    the other, of inputs that are carried once."""
 
     products: int
     tile_m: int
@@ -109,6 +113,7 @@ class Config:
     w_phases: int  # phases of the last axis that a block computes together: 1 or all
     blocks: int  # on a multiprocessor at once
     ahead: bool = False  # a block asks for a tile while it ends another
+    turns: int = 1
 
     @property
     def tile(self) -> tuple[int, int, int]:
@@ -117,11 +122,11 @@ class Config:
     @property
     def phases_of_tile(self) -> int:
         """That are computed of the same inputs."""
-        return self.w_phases
+        return self.w_phases * self.turns
 
     def joins(self, axis: int) -> bool:
         """Whether a tile has all phases of an axis."""
-        return axis == 2 and self.w_phases > 1
+        return self.w_phases > 1 if axis == 2 else self.turns > 1
 
 
 AnyConfig = TypeVar("AnyConfig", bound=Config)
@@ -185,9 +190,10 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
     """The inputs of a tile and where they lie; when they are no longer needed, its end has their place."""
     units = config.octets * pixels(config, shape)
     buffers = 2 if chunks(config, shape) > 1 else 1
-    steps = config.w_phases * steps_of(config, most_taps(config, shape))
-    tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
-    return max(buffers * halves(config) * units * 16, end_bytes(config, shape)) + math.ceil(tables / 16) * 16
+    steps = config.phases_of_tile * steps_of(config, most_taps(config, shape))
+    tables = math.ceil(4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps) / 16) * 16
+    inputs, end = buffers * halves(config) * units * 16, end_bytes(config, shape)
+    return tables + (inputs + end if config.turns > 1 else max(inputs, end))
 
 
 def slab_bytes(config: Config) -> int:
@@ -264,6 +270,10 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "its sums, and what else a thread has to hold, leave too few registers."
     if (reason := why_not_reduced(config, shape)) is not None:
         return reason
+    if config.turns > 1 and (config.ahead or chunks(config, shape) > 1):
+        return "a tile that has its phases in turns needs all of its inputs at once."
+    if config.turns > 1 and (config.w_phases != shape.y_step(2) or config.phases_of_tile != len(shape.phases)):
+        return f"{config.turns} turns of {config.w_phases} phases are not all {len(shape.phases)}."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
         return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
@@ -319,20 +329,28 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
             continue  # half of its rows would be empty
         space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
         space += [with_blocks(joined, shape, device) for c in space for joined in with_phases(c, shape)]
-        fitting = [c for c in with_both(space, shape, device) if why_not(c, shape, device) is None]
+        both = [*with_both(space, shape, device), *in_turns(space, shape, device)]
+        fitting = [c for c in both if why_not(c, shape, device) is None]
         best += best_of_each(fitting, lambda c: cost_us(c, shape, device))
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
 
 
 def best_of_each(fitting: Sequence[AnyConfig], cost: Callable[[AnyConfig], float]) -> list[AnyConfig]:
-    """The cheapest of those that end a tile first, and of those that ask ahead."""
-    kinds = ([c for c in fitting if c.ahead == ahead] for ahead in (False, True))
+    """The cheapest of those that end a tile first, of those that ask ahead, and of those that have phases in turns."""
+    ways = ((False, False), (True, False), (False, True))
+    kinds = ([c for c in fitting if (c.ahead, c.turns > 1) == way] for way in ways)
     return [min(kind, key=cost) for kind in kinds if kind]
 
 
 def with_both(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
     """Each as it is, and ahead of its tiles, for which it may have to make room."""
     return [*space, *(with_blocks(replace(config, ahead=True), shape, device) for config in space)]
+
+
+def in_turns(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
+    """Each with the phases of all axes, where there are more than those of the last one."""
+    turns = [len(shape.phases) // config.w_phases for config in space]
+    return [with_blocks(replace(c, turns=n), shape, device) for c, n in zip(space, turns, strict=True) if n > 1]
 
 
 def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape) -> list[Config]:
@@ -466,7 +484,7 @@ def fetched_bytes(config: Config, shape: ConvShape) -> float:
 
 def weight_bytes(config: Config, shape: ConvShape) -> int:
     """Of all channels, for one tile."""
-    return config.tile_m * config.w_phases * k_of(config, shape) * 2 * halves(config)
+    return config.tile_m * config.phases_of_tile * k_of(config, shape) * 2 * halves(config)
 
 
 def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) -> float:
@@ -475,16 +493,16 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     clocks = clocks_per_us(device)
     k = k_of(config, shape)
     rate = device.peaks.float16 * 1e6 / device.multiprocessors
-    flops = config.products * 2 * config.tile_m * config.tile_n * config.w_phases * k
+    flops = config.products * 2 * config.tile_m * config.tile_n * config.phases_of_tile * k
     elements, fetched = elements_of(config, shape), fetched_bytes(config, shape)
-    steps = config.w_phases * k / 16
+    steps = config.phases_of_tile * k / 16
     sharing = (loop.read_bytes * steps + fetched + elements * 2 * halves(config)) / 128 / clocks
     stepping = steps * config.warps * 32 * loop.instructions
-    beginning = config.warps * 32 * THREAD_INSTRUCTIONS + pixels(config, shape) * PIXEL_INSTRUCTIONS
+    beginning = config.warps * 32 * THREAD_INSTRUCTIONS * config.turns + pixels(config, shape) * PIXEL_INSTRUCTIONS
     carrying = beginning + elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
     issuing = (stepping + carrying) / ISSUED / clocks
     latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead else FIRST_US)
-    latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
+    latency += PHASE_US * config.turns * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
     slowly = min(ISSUED, ISSUED_OF_WARP * config.warps) * clocks
     chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
@@ -525,9 +543,12 @@ def run_bytes(config: Config, shape: ConvShape) -> float:
 def result_instructions(config: Config, shape: ConvShape) -> float:
     """Of a tile: its results stored, pooled or reduced."""
     scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
-    pooled = shape.rows is not None and shape.rows.window
-    each = WINDOW_INSTRUCTIONS if pooled else RESULT_INSTRUCTIONS * scattered
-    return config.tile_m * config.tile_n * config.w_phases * (each + row_instructions(config, shape))
+    each = RESULT_INSTRUCTIONS * scattered
+    if shape.rows is not None and shape.rows.window:
+        each = WINDOW_INSTRUCTIONS
+    elif shape.rows is not None and shape.rows.pieces is not None and shape.rows.placeless:
+        each = ADDED_INSTRUCTIONS
+    return config.tile_m * config.tile_n * config.phases_of_tile * (each + row_instructions(config, shape))
 
 
 def finishing_us(config: Config, shape: ConvShape, device: Device) -> float:
@@ -651,6 +672,7 @@ def entry(
             warps=config.warps, warps_m=config.warps_m, octets=config.octets, fold=config.fold, group=config.group
         ),
         integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
+        integers(turns=config.turns),
         *more,
         f"    static constexpr bool ahead = {str(config.ahead).lower()};",
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),

@@ -30,6 +30,7 @@ class TileRows:
     rows         how many there are
     pieces       how they lie in many tiles; None: a row is all channels of a pixel, or a window, whole in one tile
     window       the size of windows that are pooled, along d, h and w
+    placeless    whether what is added of a sum depends on nothing but the sum, and nothing is stored of it
     """
 
     state_bytes: tuple[int, ...]
@@ -39,6 +40,7 @@ class TileRows:
     rows: int
     pieces: Pieces | None
     window: Shape
+    placeless: bool
 
 
 @dataclass(frozen=True, slots=True)

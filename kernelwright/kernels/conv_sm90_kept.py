@@ -91,7 +91,7 @@ class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
     abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
-    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other."""
+    team has at once, 0: all."""
 
     teams: int = 2
     carriers: int = 1
@@ -99,7 +99,6 @@ class Config(conv_sm90.Config):
     sent: int = 0
     abreast: int = 1
     lap_rows: int = 0
-    turns: int = 1
 
     @property
     def rings(self) -> int:
@@ -122,13 +121,6 @@ class Config(conv_sm90.Config):
     def laps(self) -> int:
         """In which a tile is multiplied and stored, of inputs that are carried once."""
         return self.rows // self.rows_at_once * self.turns
-
-    @property
-    def phases_of_tile(self) -> int:
-        return self.w_phases * self.turns
-
-    def joins(self, axis: int) -> bool:
-        return self.w_phases > 1 if axis == 2 else self.turns > 1
 
     @property
     def block(self) -> Block:
@@ -332,7 +324,8 @@ def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvSh
     products = 1 if shape.dtype != "float32" or shape.tf32 else 3
     tile = (1, 1, rows, width) if shape.most(1) > 1 else (1, rows, 1, width)
     warps, fold, ahead = (4, 4), conv_mma.folding(shape), True
-    return Config(products, 64, width * rows, *warps, 1, fold, 1, *tile, phases, 1, ahead, block.teams, block.carriers)
+    who = {"teams": block.teams, "carriers": block.carriers}
+    return Config(products, 64, width * rows, *warps, 1, fold, 1, *tile, phases, 1, ahead, **who)
 
 
 def widths(width: int) -> list[int]:
@@ -522,7 +515,6 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         sent=config.sent,
         abreast=config.abreast,
         lap_rows=config.rows_at_once,
-        turns=config.turns,
         least_taps=min(conv_mma.taps_of(config, phase) for phase in shape.phases),
         run_vector=run_vector(config, shape),
         slab_vector=slab_vector(config, shape) if shape.rows is not None and shape.rows.pieces is not None else 0,

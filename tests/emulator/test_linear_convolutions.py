@@ -11,6 +11,7 @@ import pytest
 from kernelwright.generate import Program
 from kernelwright.ir.nodes import Conv
 from kernelwright.kernels import conv_mma, conv_sm90, conv_sm90_kept
+from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus
 from tests.emulator.run import agrees
@@ -119,3 +120,32 @@ def test_what_is_normalised_and_then_centred_is_centred_once(tmp_path: Path) -> 
     body = "(lambda z: z - z.mean((2, 3, 4), keepdim=True))(self.norm(y))"
     made = program(tmp_path, first_of(conv_mma), conv, (3, 5, 4, 5, 6), body)
     assert [source.template for source in made.sources].count("conv_mma") == 1
+
+
+def in_turns(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+    """All phases of a tile from inputs that are carried once."""
+    if kernel.core is None or not isinstance(kernel.core.node, Conv) or not kernel.core.node.transposed:
+        return first_of(conv_mma)(kernel, choices)
+    return next(c for c in choices if type(c) is conv_mma.Config and c.turns > 1)
+
+
+TURNS = {
+    "3-d, odd": ("ConvTranspose3d(3, 20, 3, stride=2, padding=1)", (2, 3, 5, 6, 9)),
+    "2-d, even": ("ConvTranspose2d(10, 18, 4, stride=2, padding=1)", (3, 10, 7, 20)),
+    "phases without taps": ("ConvTranspose2d(5, 6, 2, stride=3, output_padding=1)", (2, 5, 6, 7)),
+}
+
+
+@pytest.mark.parametrize("body", ["torch.relu(y) * 2", "F.instance_norm(y)", "F.gelu(y).mean((0, 2, 3))", "y.amin(1)"])
+@pytest.mark.parametrize(("conv", "shape"), TURNS.values(), ids=TURNS)
+def test_phases_of_a_tile_take_turns(conv: str, shape: tuple[int, ...], body: str, tmp_path: Path) -> None:
+    made = program(tmp_path, in_turns, conv, shape, body)
+    assert any(getattr(source.choice, "turns", 1) > 1 for source in made.sources)
+
+
+def test_a_tile_that_is_not_finite_is_added_in_plain_float32_in_its_turn(tmp_path: Path) -> None:
+    special = "torch.randn(2, 3, 6, 8).index_put((torch.tensor([0, 1]), torch.tensor([2, 1]), torch.tensor([0, 4]), "
+    special += "torch.tensor([0, 7])), torch.tensor([float('inf'), float('nan')]))"
+    conv = "ConvTranspose2d(3, 4, 3, stride=2, padding=1)"
+    made = program(tmp_path, in_turns, conv, (2, 3, 6, 8), "F.relu(y).mean((2, 3))", inputs=special)
+    assert "turns = 2;" in made.text
