@@ -48,7 +48,7 @@ class Convolver(Protocol):
 
 
 # How a tile that reduces ends; mentioned by the launchers of those that do.
-ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_windows")
+ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_gathered", "conv_windows")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90_kept, conv_sm90_ring, conv_sm90, conv_mma, conv_direct)
 

@@ -33,6 +33,9 @@ TILES = {
     3: ((64, 128, 8, 2), (64, 64, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
 }
 
+# Blocks that leave what they know of rows, as conv_gathered.cuh has it.
+MOST_GATHERING = 1024
+
 # Registers that a thread may hold of the next channels while it multiplies these.
 MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
@@ -42,6 +45,8 @@ MOST_REGISTERS = 240
 AHEAD_REGISTERS = 16
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
+# What blocks that keep states of rows take beside the sums (seen by compiling).
+GATHERING_REGISTERS = 24
 # What an epilogue with operands takes where results are stored one by one, each with its own coordinates.
 SCATTERED_REGISTERS = 12
 
@@ -62,6 +67,7 @@ RESULT_INSTRUCTIONS = 14
 ELEMENT_INSTRUCTIONS = 16
 PIXEL_INSTRUCTIONS = 42
 THREAD_INSTRUCTIONS = 150
+TURN_INSTRUCTIONS = 60  # instead, where phases follow of the same inputs; by arithmetic, not measured
 LOOP_INSTRUCTIONS = 16
 ISSUED = 80
 ISSUED_OF_WARP = 10
@@ -217,10 +223,23 @@ def end_bytes(config: Config, shape: ConvShape) -> int:
     return config.tile_n * config.w_phases * (shape.rows.row_bytes + states) + 16
 
 
+def gathers(config: Config, shape: ConvShape) -> bool:
+    """Whether blocks keep what they know of rows from their first tile to their last (conv_gathered.cuh): nothing but
+    sums over all images and space is wanted, and a block has all channels and phases."""
+    rows = shape.rows
+    if type(config) is not Config or config.ahead or rows is None or rows.pieces is None or not rows.placeless:
+        return False
+    whole = rows.pieces.all_images and rows.pieces.channels == 1 and shape.groups == 1
+    of_block = shape.outputs <= config.tile_m and config.phases_of_tile == len(shape.phases)
+    return whole and of_block and chunks(config, shape) == 1 and config.w_phases == shape.y_step(2)
+
+
 def parts_of_a_row(config: Config, shape: ConvShape) -> int:
-    """Of rows in pieces: in how many tiles a row lies, each channel counted by itself."""
+    """Of rows in pieces: in how many tiles a row lies, each channel counted by itself; or in how many blocks."""
     assert shape.rows is not None
     assert shape.rows.pieces is not None
+    if gathers(config, shape):
+        return min(MOST_GATHERING, grid(config, shape))
     tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
     tiles *= len(shape.phases) // config.w_phases * shape.rows.pieces.channels
     return tiles * (math.ceil(shape.images / config.tile_b) if shape.rows.pieces.all_images else 1)
@@ -236,10 +255,12 @@ def workspace_bytes(config: Config, shape: ConvShape) -> int:
 def registers(config: Config, shape: ConvShape) -> int:
     """An estimate of what a thread needs."""
     sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
-    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 or config.ahead else 0
+    gathering = gathers(config, shape)
+    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 or config.ahead or gathering else 0
     held += AHEAD_REGISTERS if config.ahead else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
+    reducing = GATHERING_REGISTERS if gathering else reducing
     reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
     scattered = SCATTERED_REGISTERS if reads and config.w_phases != shape.y_step(2) else 0
     multiplying = sums * halves(config) + held + ahead + reducing + scattered
@@ -498,11 +519,14 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     steps = config.phases_of_tile * k / 16
     sharing = (loop.read_bytes * steps + fetched + elements * 2 * halves(config)) / 128 / clocks
     stepping = steps * config.warps * 32 * loop.instructions
-    beginning = config.warps * 32 * THREAD_INSTRUCTIONS * config.turns + pixels(config, shape) * PIXEL_INSTRUCTIONS
+    once = THREAD_INSTRUCTIONS + TURN_INSTRUCTIONS * (config.turns - 1)
+    beginning = config.warps * 32 * once + pixels(config, shape) * PIXEL_INSTRUCTIONS
     carrying = beginning + elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
     issuing = (stepping + carrying) / ISSUED / clocks
-    latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead else FIRST_US)
-    latency += PHASE_US * config.turns * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
+    gathering = gathers(config, shape)
+    latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead or gathering else FIRST_US)
+    if shape.rows is not None and not gathering:
+        latency += PHASE_US * config.turns * len(shape.rows.state_bytes)
     slowly = min(ISSUED, ISSUED_OF_WARP * config.warps) * clocks
     chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
@@ -567,6 +591,8 @@ def row_instructions(config: Config, shape: ConvShape) -> float:
     words = sum(shape.rows.state_bytes) / 4
     if shape.rows.pieces is not None:
         warp_n = config.tile_n * config.warps_m // config.warps
+        if gathers(config, shape):
+            return shape.rows.flops
         return shape.rows.flops + 2 * words * MERGE_INSTRUCTIONS / (warp_n / 4)
     channels = config.tile_m // config.warps_m / 8  # of a thread
     merged = SHUFFLES / vector(config, shape) * words * MERGE_INSTRUCTIONS / channels
@@ -654,6 +680,7 @@ def entry(
     `more` are lines of the config that the namespace's kernel has besides.
     """
     end, after = end_of(name, config, shape, epilogue)
+    namespace = "conv_gathered" if gathers(config, shape) else namespace
     d, h, w = region(config, shape)
     axes = range(3)
     lines = [
@@ -721,6 +748,8 @@ def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[
         return f", kw::conv_windows::Pooled<{', '.join(map(str, shape.rows.window))}>", ""
     if shape.rows.pieces is None:
         return ", kw::conv_rows::Reduced", ""
+    if gathers(config, shape):
+        return f", {workspace_bytes(config, shape)}", ""
     pieces = shape.rows.pieces
     end = f"kw::conv_pieces::Kept<{pieces.channels}, {'true' if pieces.all_images else 'false'}>"
     finish = (

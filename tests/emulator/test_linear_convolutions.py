@@ -13,6 +13,7 @@ from kernelwright.ir.nodes import Conv
 from kernelwright.kernels import conv_mma, conv_sm90, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
+from kernelwright.generate.conv import shape_of
 from tests.emulator.build import g_plus_plus
 from tests.emulator.run import agrees
 from tests.emulator.test_convolutions import first_of
@@ -149,3 +150,29 @@ def test_a_tile_that_is_not_finite_is_added_in_plain_float32_in_its_turn(tmp_pat
     conv = "ConvTranspose2d(3, 4, 3, stride=2, padding=1)"
     made = program(tmp_path, in_turns, conv, (2, 3, 6, 8), "F.relu(y).mean((2, 3))", inputs=special)
     assert "turns = 2;" in made.text
+
+
+GATHERED = {
+    "3-d": ("ConvTranspose3d(3, 20, 3, stride=2, padding=1)", (3, 3, 5, 9, 11)),
+    "one phase": ("Conv2d(5, 7, 3, padding=1)", (40, 5, 9, 19)),
+    "no taps": ("ConvTranspose2d(5, 6, 2, stride=3, output_padding=1)", (3, 5, 6, 27)),
+}
+
+
+def is_gathering(kernel: Kernel, choice: Choice) -> bool:
+    return isinstance(choice, conv_mma.Config) and conv_mma.gathers(choice, shape_of(kernel))
+
+
+@pytest.mark.parametrize("special", [False, True], ids=["finite", "not finite"])
+@pytest.mark.parametrize(("conv", "shape"), GATHERED.values(), ids=GATHERED)
+def test_blocks_keep_statistics_from_tile_to_tile(
+    conv: str, shape: tuple[int, ...], special: bool, tmp_path: Path
+) -> None:
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        return next((c for c in choices if kernel.core is not None and is_gathering(kernel, c)), choices[0])
+
+    space = tuple(range(2, len(shape)))
+    body = f"(y.amax({(0, *space)}), F.relu(y).var({(0, *space)}))"
+    inputs = f"torch.randn({shape}).index_fill(0, torch.tensor([1]), float('nan'))" if special else ""
+    made = program(tmp_path, pick, conv, shape, body, inputs)
+    assert "kw::conv_gathered::launch<" in made.text
