@@ -299,8 +299,8 @@ static int {launcher}_anew(
 
 def packed_in_call(module: Convolver, kernel: Kernel, choice: Any) -> tuple[Buffer, ...]:
     """Memory for a weight that is packed in each call: one that is not kept."""
-    size = module.packed_bytes(choice, shape_of(kernel))
-    return (Buffer(f"packed_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size and not core_of(kernel).constant else ()
+    size = 0 if core_of(kernel).constant else module.packed_bytes(choice, shape_of(kernel))
+    return (Buffer(f"packed_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
 
 
 def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:

@@ -12,7 +12,20 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kernelwright.ir.nodes import Broadcast, Contract, Conv, Map, Node, Pad, Permute, Reduce, Reshape, Shape, Slice, Windows
+from kernelwright.ir.nodes import (
+    Broadcast,
+    Contract,
+    Conv,
+    Map,
+    Node,
+    Pad,
+    Permute,
+    Reduce,
+    Reshape,
+    Shape,
+    Slice,
+    Windows,
+)
 
 # Where the result is needed for something else too: so many products may be computed for each of its elements rather
 # than read it again. By arithmetic, not measured: a GPU reads an element of 4 bytes in the time of some 50 products.
@@ -180,7 +193,8 @@ def stretch(w: Node, start: Sequence[int], length: Sequence[int]) -> Node:
 def convolved_sum(n: Conv, axes: Shape) -> Node | None:
     """sum_s(conv(x, w)[n, o, s]) = sum_ik(w[i, o, k] * sum(x[n, i] over the inputs that tap k has outputs for))
 
-    Where all taps have all inputs, as without a border that is cut off, it is sum_i(sum_s(x[n, i, s]) * sum_k(w[i, o, k])).
+    Where all taps have all inputs, as without a border that is cut off, weights are summed too, and it is
+    sum_i(sum_s(x[n, i, s]) * sum_k(w[i, o, k])).
     """
     space = tuple(range(2, len(n.shape)))
     if axes != space or n.groups != 1:

@@ -90,12 +90,15 @@ def centre_before_scaling(n: Node, uses: Counter[Node]) -> Node | None:
     finite, s is NaN on both sides.
     """
     match n:
-        case Map("sub", (Map("mul", (Map("sub", (x, Broadcast(m))), Broadcast(s) as scale)) as y, Broadcast(mean))):
+        case Map("sub", (Map("mul", (Map("sub", (x, Broadcast(m) as whole_mean)), Broadcast(s) as scale)) as y, last)):
+            if not isinstance(last, Broadcast):
+                return None
+            mean = last.x
             total = row_of_mean(mean)
             whole = row_of_mean(m)
             if total is None or whole is None or total.x is not y or whole.x is not x or uses[mean] != 1:
                 return None
-            if not is_mean(n.args[1], y, total.axes) or not is_mean(y.args[0].args[1], x, whole.axes):
+            if not is_mean(last, y, total.axes) or not is_mean(whole_mean, x, whole.axes):
                 return None
             kinds = (padded(v.shape, len(n.shape)) for v in (m, s))
             once = all(shape[axis] == 1 for shape in kinds for axis in total.axes)

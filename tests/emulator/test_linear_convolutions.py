@@ -9,11 +9,11 @@ from types import ModuleType
 import pytest
 
 from kernelwright.generate import Program
+from kernelwright.generate.conv import shape_of
 from kernelwright.ir.nodes import Conv
 from kernelwright.kernels import conv_mma, conv_sm90, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.plan import Kernel
-from kernelwright.generate.conv import shape_of
 from tests.emulator.build import g_plus_plus
 from tests.emulator.run import agrees
 from tests.emulator.test_convolutions import first_of
@@ -82,9 +82,12 @@ def test_statistics_and_windows_need_no_result(conv: str, shape: tuple[int, ...]
 
 @pytest.mark.parametrize("template", [conv_mma, conv_sm90, conv_sm90_kept], ids=lambda module: module.HEADERS[-1])
 def test_weights_that_are_summed_in_forward_are_packed_in_each_call(template: ModuleType, tmp_path: Path) -> None:
-    made = program(tmp_path, first_of(template), "Conv2d(8, 70, 3)", (2, 8, 25, 27), "torch.sigmoid(F.avg_pool2d(y, 4))")
+    made = program(
+        tmp_path, first_of(template), "Conv2d(8, 70, 3)", (2, 8, 25, 27), "torch.sigmoid(F.avg_pool2d(y, 4))"
+    )
     (kernel,) = convolving(made)
-    assert kernel.core is not None and not kernel.core.constant
+    assert kernel.core is not None
+    assert not kernel.core.constant
     assert "_anew(" in made.text
 
 
@@ -92,7 +95,9 @@ def test_a_scalar_parameter_does_not_stand_in_the_way_of_windows(tmp_path: Path)
     conv = "ConvTranspose3d(3, 6, 3, stride=2, padding=1)"
     made = program(tmp_path, first_of(conv_mma), conv, (2, 3, 5, 6, 7), "F.avg_pool3d(y * self.scale, 2) + self.scale")
     (kernel,) = convolving(made)
-    assert isinstance(kernel.core.node, Conv) and not kernel.core.node.transposed  # type: ignore[union-attr]
+    assert kernel.core is not None
+    assert isinstance(kernel.core.node, Conv)
+    assert not kernel.core.node.transposed
 
 
 @pytest.mark.parametrize(
