@@ -45,15 +45,18 @@ def get_init_inputs():
 """
 
 
-def program(folder: Path, pick: Pick, conv: str, shape: Sequence[int], body: str, inputs: str = "") -> Program:
+def program(
+    folder: Path, pick: Pick, conv: str, shape: Sequence[int], body: str, inputs: str = "", again: bool = False
+) -> Program:
     given = inputs or f"torch.randn({tuple(shape)})"
     text = MODEL.format(conv=conv, rank=len(shape) - 2, body=body, inputs=given)
     (folder / "model.py").write_text(text)
-    return agrees(folder / "model.py", pick=pick, reducing=True)
+    return agrees(folder / "model.py", pick=pick, reducing=True, again=again)
 
 
 def convolving(made: Program) -> list[Kernel]:
-    return [source.kernel for source in made.sources if source.kernel.core is not None]
+    cores = ((source.kernel, source.kernel.core) for source in made.sources)
+    return [kernel for kernel, core in cores if core is not None and isinstance(core.node, Conv)]
 
 
 def is_stored(made: Program, conv: Conv) -> bool:
@@ -126,6 +129,26 @@ def test_what_is_normalised_and_then_centred_is_centred_once(tmp_path: Path) -> 
     body = "(lambda z: z - z.mean((2, 3, 4), keepdim=True))(self.norm(y))"
     made = program(tmp_path, first_of(conv_mma), conv, (3, 5, 4, 5, 6), body)
     assert [source.template for source in made.sources].count("conv_mma") == 1
+
+
+TWICE = {
+    "centred": ("(lambda z: z - z.mean((2, 3, 4), keepdim=True))(self.norm(y))", ""),
+    "with Maps before": ("self.norm(F.relu(y)) * self.scale", ""),
+    "not finite": ("self.norm(y)", "torch.randn(3, 5, 4, 5, 6).index_fill(2, torch.tensor([1]), float('inf'))"),
+}
+
+
+@pytest.mark.parametrize(("body", "inputs"), TWICE.values(), ids=TWICE)
+def test_a_convolution_is_computed_twice_in_place_of_being_stored(body: str, inputs: str, tmp_path: Path) -> None:
+    conv = "ConvTranspose3d(5, 6, 3, stride=2, padding=1)"
+    made = program(tmp_path, first_of(conv_mma), conv, (3, 5, 4, 5, 6), body, inputs, again=True)
+    first, second = convolving(made)
+    assert first.core is not None
+    assert second.core is not None
+    assert first.core.node is second.core.node
+    assert (bool(first.region.axes), bool(second.region.axes)) == (True, False)
+    assert not [layout for _, layout in first.region.stores if layout.buffer.shape == first.core.node.shape]
+    assert len(second.region.stores) == 1
 
 
 def in_turns(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
