@@ -45,8 +45,9 @@ MOST_REGISTERS = 240
 AHEAD_REGISTERS = 16
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
-# What blocks that keep states of rows take beside the sums (seen by compiling).
-GATHERING_REGISTERS = 24
+# What blocks that keep states of rows take for each channel beside its states, and what they find among other registers
+# (seen by compiling three of them).
+GATHERING_CHANNEL, GATHERING_SPARED = 4, 18
 # What an epilogue with operands takes where results are stored one by one, each with its own coordinates.
 SCATTERED_REGISTERS = 12
 
@@ -260,11 +261,18 @@ def registers(config: Config, shape: ConvShape) -> int:
     held += AHEAD_REGISTERS if config.ahead else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
-    reducing = GATHERING_REGISTERS if gathering else reducing
+    reducing = gathered_words(config, shape) - GATHERING_SPARED if gathering else reducing
     reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
     scattered = SCATTERED_REGISTERS if reads and config.w_phases != shape.y_step(2) else 0
     multiplying = sums * halves(config) + held + ahead + reducing + scattered
     return OTHER_REGISTERS + max(multiplying, 8 * rounds(config, shape))  # all inputs of a chunk are held before
+
+
+def gathered_words(config: Config, shape: ConvShape) -> int:
+    """What a thread keeps of its channels: states of two places in all phases, with one count, and of one place."""
+    assert shape.rows is not None
+    words, channels = sum(shape.rows.state_bytes) // 4, config.tile_m // config.warps_m // 8
+    return channels * (2 * config.w_phases * (words - 1) + 1 + words + GATHERING_CHANNEL)
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:

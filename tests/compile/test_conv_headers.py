@@ -236,6 +236,7 @@ def test_no_convolution_that_keeps_its_weights_and_reduces_spills(name: str, num
 # Sums over all images and space, whose phases are of one kind or of eight.
 GATHERED = {
     "one phase": ("few channels", "self.conv(x).var((0, 2, 3))"),
+    "one phase, normalised": ("few channels", "F.batch_norm(self.conv(x), None, None, training=True).amax((2, 3))"),
     "few channels": ("transposed, strided, three channels", "self.conv(x).var((0, 2, 3, 4))"),
     "many outputs": ("transposed, strided, three axes", "self.conv(x).var((0, 2, 3, 4))"),
 }

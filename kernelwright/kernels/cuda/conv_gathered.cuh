@@ -160,6 +160,7 @@ KW_DEVICE void gather(const Problem<C>& problem, const typename Epilogue::Args& 
 #pragma unroll 1
         for (int turn = 0; turn < C::turns; turn++) {
             tile.work.phase = turn * C::w_phases;
+            conv_mma::forget(tile.work.first.d), conv_mma::forget(tile.work.first.h), conv_mma::forget(tile.work.first.w);
             if (tile.is_empty_in(problem.phases[tile.work.phase])) continue;
             if (plainly) {
                 gathering.add_plainly(problem, args, tile.work, parts[0]);

@@ -656,6 +656,10 @@ KW_DEVICE void convolve_ahead(const Problem<C>& problem, const typename Epilogue
     }
 }
 
+// A number that the compiler must think may have changed: what follows from it is found again in each turn of a loop, for to
+// keep all of it takes more registers than there are.
+KW_DEVICE void forget(int& value) { asm volatile("" : "+r"(value)); }
+
 // A tile with all phases, one pair or row of them after the other: its inputs, all channels of them, are carried once. What
 // its ends need of shared memory lies behind them.
 template <class C, class Epilogue, class Sums, class End>
@@ -675,6 +679,8 @@ KW_DEVICE void convolve_in_turns(const Problem<C>& problem, const typename Epilo
 #pragma unroll 1
     for (int turn = 0; turn < C::turns; turn++) {
         tile.work.phase = turn * C::w_phases;
+        forget(tile.work.first.image), forget(tile.work.first.d), forget(tile.work.first.h), forget(tile.work.first.w);
+        forget(tile.work.first_output);
         if (tile.is_empty_in(problem.phases[tile.work.phase])) {
             End::template skip<C, Epilogue>(args, tile.work);
             continue;
