@@ -22,7 +22,7 @@ from kernelwright.generate.tile_rows import lanes_of, tile_rows, writer_of
 from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_rows, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.kernels.conv_mma import workspace_bytes
-from kernelwright.kernels.conv_shape import SINGLE, ConvShape
+from kernelwright.kernels.conv_shape import CPP_TYPE, SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
 from kernelwright.plan.convolutions import Axis, Convolution, Phase, phases_of
 
@@ -48,7 +48,7 @@ class Convolver(Protocol):
 
 
 # How a tile that reduces ends; mentioned by the launchers of those that do.
-ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_windows", "conv_lines")
+ENDS = ("conv_rows", "row_pieces", "conv_pieces", "conv_gathered", "conv_windows", "conv_lines")
 
 CONVOLVERS: tuple[Convolver, ...] = (conv_sm90_kept, conv_sm90_ring, conv_sm90, conv_mma, conv_direct)
 
@@ -273,11 +273,15 @@ def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     core, shape = core_of(kernel), shape_of(kernel)
     extra = conv_extra(module, kernel, choice)
-    writer, formula = epilogue_of(module, kernel, choice, extra.scratch)
+    packed_now = packed_in_call(module, kernel, choice)
+    writer, formula = epilogue_of(module, kernel, choice, [b for b in extra.scratch if b not in packed_now])
     body, launcher = camel(kernel.name), launcher_name(kernel)
     struct = as_accurate(writer.struct(body, formula), kernel, choice)
     struct += "\n\n" + module.entry(launcher, choice, shape, body)
-    packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
+    packed = [identifier(b.name) for b in (*extra.reads, *packed_now) if b.packed_from is not None or b in packed_now]
+    if packed_now:
+        struct += "\n" + packing_entry(launcher, CPP_TYPE[shape.dtype], body)
+        launcher = f"{launcher}_anew"
     arguments = f"kw::addressed({body}::Args{{{', '.join(writer.arguments)}}})"
     operands = [pointer_text(core.x), identifier(core.weight.buffer.name), *packed]
     call = f"::{launcher}({', '.join(operands)}, {arguments}, stream)"
@@ -286,15 +290,32 @@ def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:
     return Source(kernel, shape, choice, formula, struct, template, call, tuple(sorted(needs)), words)
 
 
+def packing_entry(launcher: str, type_: str, body: str) -> str:
+    """`launcher`_anew: the weight, which an earlier step of the same call has computed, is packed first."""
+    return f"""\
+static int {launcher}_anew(
+    const {type_}* x, const {type_}* weight, void* packed, const {body}::Args* args, cudaStream_t stream) {{
+    const int error = {launcher}_pack(weight, packed, stream);
+    return error ? error : {launcher}(x, weight, packed, args, stream);
+}}
+"""
+
+
+def packed_in_call(module: Convolver, kernel: Kernel, choice: Any) -> tuple[Buffer, ...]:
+    """Memory for a weight that is packed in each call: one that is not kept."""
+    size = 0 if core_of(kernel).constant else module.packed_bytes(choice, shape_of(kernel))
+    return (Buffer(f"packed_{launcher_name(kernel)}", (size,), UINT8, (1,)),) if size else ()
+
+
 def conv_extra(module: Convolver, kernel: Kernel, choice: Any) -> Extra:
     """The operands, the weight as the template packs it, and room for what tiles know of rows."""
     core, shape = core_of(kernel), shape_of(kernel)
     weight, size = core.weight.buffer, module.packed_bytes(choice, shape)
     name, entry = f"packed_{launcher_name(kernel)}", f"{launcher_name(kernel)}_pack"
-    packed = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size else ()
+    ahead = (Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=entry),) if size and core.constant else ()
     states = workspace_bytes(choice, shape) if isinstance(choice, conv_mma.Config) else 0
     scratch = (Buffer(f"workspace_{launcher_name(kernel)}", (states,), UINT8, (1,)),) if states else ()
-    return Extra((core.x.buffer, weight, *packed), scratch)
+    return Extra((core.x.buffer, weight, *ahead), (*scratch, *packed_in_call(module, kernel, choice)))
 
 
 def row_of(module: Convolver) -> Template:

@@ -8,6 +8,7 @@ columns of one row.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -47,6 +48,12 @@ class TileRowsWriter(RowsWriter):
     def goes_forward(self, phase: int) -> bool:
         """Pixels come in the order of the tile."""
         return False
+
+    @property
+    def is_placeless(self) -> bool:
+        """Whether a step needs nothing of the columns that its sums lie in: no operand, no place, no store."""
+        asks = any(re.search(r"\bcolumn\b", line) for line in self.step_body(0))
+        return not (self.early or self.late or self.phases.stores_in(0) or asks)
 
     def operand_fields(self) -> list[str]:
         return [f"kw::Vec<float, N> {self.given_name};", *super().operand_fields()]
@@ -146,8 +153,11 @@ class RowPiecesWriter(TileRowsWriter):
         self.pointers[workspace.name] = ("uint8_t*", self.workspace)
 
     def members(self) -> list[str]:
-        line = f"KW_DEVICE static uint8_t* workspace(const Args& a) {{ return a.{self.workspace}; }}"
-        return [*super().members(), "", f"    {line}"]
+        lines = [
+            f"KW_DEVICE static uint8_t* workspace(const Args& a) {{ return a.{self.workspace}; }}",
+            f"static constexpr bool placeless = {str(self.is_placeless).lower()};",
+        ]
+        return [*super().members(), "", *(f"    {line}" for line in lines)]
 
 
 class PartedStepWriter(RowPiecesWriter):
@@ -294,6 +304,7 @@ def tile_rows(region: Region) -> TileRows:
         flops=sum(flops) - sum(once) + sum(REDUCTIONS[node.fn].flops for node in phases.reduces),
         rows=writer.grid.rows,
         pieces=pieces_in(region),
+        placeless=writer.is_placeless,
         window=(*(1,) * (3 - len(region.window)), *region.window) if region.window else (),
         line=line,
         by_rows=(whole or line) and leaves_by_rows(writer),

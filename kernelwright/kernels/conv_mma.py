@@ -33,6 +33,9 @@ TILES = {
     3: ((64, 128, 8, 2), (64, 64, 4, 2), (32, 256, 8, 1), (32, 128, 4, 1), (16, 256, 8, 1)),
 }
 
+# Blocks that leave what they know of rows, as conv_gathered.cuh has it.
+MOST_GATHERING = 1024
+
 # Registers that a thread may hold of the next channels while it multiplies these.
 MOST_HELD = 48
 # What a thread needs beside its sums and what it holds: addresses, fragments, counters (seen by compiling).
@@ -42,6 +45,9 @@ MOST_REGISTERS = 240
 AHEAD_REGISTERS = 16
 # What an epilogue that reduces takes beside the sums of several phases (seen by compiling); of one phase, nothing more.
 REDUCING_REGISTERS = 32
+# What blocks that keep states of rows take for each channel beside its states, and what they find among other registers
+# (seen by compiling three of them).
+GATHERING_CHANNEL, GATHERING_SPARED = 4, 18
 # What an epilogue with operands takes where results are stored one by one, each with its own coordinates.
 SCATTERED_REGISTERS = 12
 
@@ -62,6 +68,7 @@ RESULT_INSTRUCTIONS = 14
 ELEMENT_INSTRUCTIONS = 16
 PIXEL_INSTRUCTIONS = 42
 THREAD_INSTRUCTIONS = 150
+TURN_INSTRUCTIONS = 60  # instead, where phases follow of the same inputs; by arithmetic, not measured
 LOOP_INSTRUCTIONS = 16
 ISSUED = 80
 ISSUED_OF_WARP = 10
@@ -71,6 +78,9 @@ SHUFFLES = 3
 MERGE_INSTRUCTIONS = 4
 PHASE_INSTRUCTIONS = 6
 WINDOW_INSTRUCTIONS = 14  # of a sum that goes through shared memory to its window
+# Of a sum that is added to the state of its row and nothing else: scaled back, asked whether it is finite, and its part
+# of the coordinates of two places. By arithmetic, not measured.
+ADDED_INSTRUCTIONS = 5
 # Results that leave in pairs cost so much more of memory's time than their bytes: 3.5, 5.2 and 4 times in problems 73,
 # 15 and 72 of KernelBench's level 2 (benchmarks/results/2026-11-16-level2-conv-h200.jsonl).
 PAIRED = 4.0
@@ -92,7 +102,8 @@ STREAM_SHARE = 0.88  # of a copy's bandwidth
 class Config:
     """products: 1 as TF32, 3 as float32; tile_m channels by tile_n pixels, of which the tile of outputs is tile_b
     images by tile_d by tile_h by tile_w; octets: of channels in shared memory at once; fold: taps along w in an
-    octet; group: steps of 16 of k that are multiplied together."""
+    octet; group: steps of 16 of k that are multiplied together; turns: phases of d and h that a tile has, one after
+    the other, of inputs that are carried once."""
 
     products: int
     tile_m: int
@@ -109,6 +120,7 @@ class Config:
     w_phases: int  # phases of the last axis that a block computes together: 1 or all
     blocks: int  # on a multiprocessor at once
     ahead: bool = False  # a block asks for a tile while it ends another
+    turns: int = 1
 
     @property
     def stores_slabs(self) -> bool:
@@ -122,11 +134,11 @@ class Config:
     @property
     def phases_of_tile(self) -> int:
         """That are computed of the same inputs."""
-        return self.w_phases
+        return self.w_phases * self.turns
 
     def joins(self, axis: int) -> bool:
         """Whether a tile has all phases of an axis."""
-        return axis == 2 and self.w_phases > 1
+        return self.w_phases > 1 if axis == 2 else self.turns > 1
 
     def row_of_region(self, needed: int) -> int:
         """Inputs along the last axis that are carried, of which a tile needs so many."""
@@ -194,9 +206,10 @@ def shared_bytes(config: Config, shape: ConvShape) -> int:
     """The inputs of a tile and where they lie; when they are no longer needed, its end has their place."""
     units = config.octets * pixels(config, shape)
     buffers = 2 if chunks(config, shape) > 1 else 1
-    steps = config.w_phases * steps_of(config, most_taps(config, shape))
-    tables = 4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps)
-    return max(buffers * halves(config) * units * 16, end_bytes(config, shape)) + math.ceil(tables / 16) * 16
+    steps = config.phases_of_tile * steps_of(config, most_taps(config, shape))
+    tables = math.ceil(4 * (config.fold * pixels(config, shape) + 2 * steps + config.warps) / 16) * 16
+    inputs, end = buffers * halves(config) * units * 16, end_bytes(config, shape)
+    return tables + (inputs + end if config.turns > 1 else max(inputs, end))
 
 
 def slab_bytes(config: Config) -> int:
@@ -220,10 +233,23 @@ def end_bytes(config: Config, shape: ConvShape) -> int:
     return config.tile_n * config.w_phases * (shape.rows.row_bytes + states) + 16
 
 
+def gathers(config: Config, shape: ConvShape) -> bool:
+    """Whether blocks keep what they know of rows from their first tile to their last (conv_gathered.cuh): nothing but
+    sums over all images and space is wanted, and a block has all channels and phases."""
+    rows = shape.rows
+    if type(config) is not Config or config.ahead or rows is None or rows.pieces is None or not rows.placeless:
+        return False
+    whole = rows.pieces.all_images and rows.pieces.channels == 1 and shape.groups == 1
+    of_block = shape.outputs <= config.tile_m and config.phases_of_tile == len(shape.phases)
+    return whole and of_block and chunks(config, shape) == 1 and config.w_phases == shape.y_step(2)
+
+
 def parts_of_a_row(config: Config, shape: ConvShape) -> int:
-    """Of rows in pieces: in how many tiles a row lies, each channel counted by itself."""
+    """Of rows in pieces: in how many tiles a row lies, each channel counted by itself; or in how many blocks."""
     assert shape.rows is not None
     assert shape.rows.pieces is not None
+    if gathers(config, shape):
+        return min(MOST_GATHERING, grid(config, shape))
     tiles = math.prod(math.ceil(shape.most(i) / t) for i, t in enumerate(config.tile))
     tiles *= len(shape.phases) // config.w_phases * shape.rows.pieces.channels
     return tiles * (math.ceil(shape.images / config.tile_b) if shape.rows.pieces.all_images else 1)
@@ -239,14 +265,23 @@ def workspace_bytes(config: Config, shape: ConvShape) -> int:
 def registers(config: Config, shape: ConvShape) -> int:
     """An estimate of what a thread needs."""
     sums = config.tile_m * config.tile_n // (config.warps * 32) * config.w_phases
-    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 or config.ahead else 0
+    gathering = gathers(config, shape)
+    held = 8 * rounds(config, shape) if chunks(config, shape) > 1 or config.ahead or gathering else 0
     held += AHEAD_REGISTERS if config.ahead else 0
     ahead = 8 * config.group * halves(config)  # weights: of these steps, and on their way for the next
     reducing = REDUCING_REGISTERS if shape.rows is not None and config.w_phases > 1 else 0
+    reducing = gathered_words(config, shape) - GATHERING_SPARED if gathering else reducing
     reads = shape.epilogue_bytes > shape.results * ITEMSIZE[shape.dtype]
     scattered = SCATTERED_REGISTERS if reads and config.w_phases != shape.y_step(2) else 0
     multiplying = sums * halves(config) + held + ahead + reducing + scattered
     return OTHER_REGISTERS + max(multiplying, 8 * rounds(config, shape))  # all inputs of a chunk are held before
+
+
+def gathered_words(config: Config, shape: ConvShape) -> int:
+    """What a thread keeps of its channels: states of two places in all phases, with one count, and of one place."""
+    assert shape.rows is not None
+    words, channels = sum(shape.rows.state_bytes) // 4, config.tile_m // config.warps_m // 8
+    return channels * (2 * config.w_phases * (words - 1) + 1 + words + GATHERING_CHANNEL)
 
 
 def with_blocks(config: Config, shape: ConvShape, device: Device) -> Config:
@@ -273,6 +308,10 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return "its sums, and what else a thread has to hold, leave too few registers."
     if (reason := why_not_reduced(config, shape)) is not None:
         return reason
+    if config.turns > 1 and (config.ahead or chunks(config, shape) > 1):
+        return "a tile that has its phases in turns needs all of its inputs at once."
+    if config.turns > 1 and (config.w_phases != shape.y_step(2) or config.phases_of_tile != len(shape.phases)):
+        return f"{config.turns} turns of {config.w_phases} phases are not all {len(shape.phases)}."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes
     if needed > most:
         return f"the inputs of a tile need {needed:,} B of shared memory; {device.arch} allows {most:,} B."
@@ -289,8 +328,6 @@ def why_not_convolved(config: Config, shape: ConvShape, device: Device) -> str |
         return f"it is a CUDA kernel; {device.name} is not a GPU."
     if shape.dtype not in ITEMSIZE:
         return f"it reads float32, float16 and bfloat16, not {shape.dtype}."
-    if not shape.constant:
-        return "the weight is computed in forward(); only one that is kept can be packed ahead."
     if config.products == 1 and shape.dtype == "float32" and not shape.tf32:
         return "one product has 11 bits of each operand, and the original uses all of float32's."
     if len(shape.phases) > MOST_PHASES:
@@ -333,20 +370,28 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
             continue  # half of its rows would be empty
         space = [with_blocks(c, shape, device) for c in candidates(products, block, shape)]
         space += [with_blocks(joined, shape, device) for c in space for joined in with_phases(c, shape)]
-        fitting = [c for c in with_both(space, shape, device) if why_not(c, shape, device) is None]
+        both = [*with_both(space, shape, device), *in_turns(space, shape, device)]
+        fitting = [c for c in both if why_not(c, shape, device) is None]
         best += best_of_each(fitting, lambda c: cost_us(c, shape, device))
     return tuple(sorted(best, key=lambda c: cost_us(c, shape, device)))
 
 
 def best_of_each(fitting: Sequence[AnyConfig], cost: Callable[[AnyConfig], float]) -> list[AnyConfig]:
-    """The cheapest of those that end a tile first, and of those that ask ahead."""
-    kinds = ([c for c in fitting if c.ahead == ahead] for ahead in (False, True))
+    """The cheapest of those that end a tile first, of those that ask ahead, and of those that have phases in turns."""
+    ways = ((False, False), (True, False), (False, True))
+    kinds = ([c for c in fitting if (c.ahead, c.turns > 1) == way] for way in ways)
     return [min(kind, key=cost) for kind in kinds if kind]
 
 
 def with_both(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
     """Each as it is, and ahead of its tiles, for which it may have to make room."""
     return [*space, *(with_blocks(replace(config, ahead=True), shape, device) for config in space)]
+
+
+def in_turns(space: Sequence[Config], shape: ConvShape, device: Device) -> list[Config]:
+    """Each with the phases of all axes, where there are more than those of the last one."""
+    turns = [len(shape.phases) // config.w_phases for config in space]
+    return [with_blocks(replace(c, turns=n), shape, device) for c, n in zip(space, turns, strict=True) if n > 1]
 
 
 def candidates(products: int, block: tuple[int, int, int, int], shape: ConvShape) -> list[Config]:
@@ -480,7 +525,7 @@ def fetched_bytes(config: Config, shape: ConvShape) -> float:
 
 def weight_bytes(config: Config, shape: ConvShape) -> int:
     """Of all channels, for one tile."""
-    return config.tile_m * config.w_phases * k_of(config, shape) * 2 * halves(config)
+    return config.tile_m * config.phases_of_tile * k_of(config, shape) * 2 * halves(config)
 
 
 def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) -> float:
@@ -489,16 +534,19 @@ def block_cost_us(config: Config, shape: ConvShape, device: Device, loop: Loop) 
     clocks = clocks_per_us(device)
     k = k_of(config, shape)
     rate = device.peaks.float16 * 1e6 / device.multiprocessors
-    flops = config.products * 2 * config.tile_m * config.tile_n * config.w_phases * k
+    flops = config.products * 2 * config.tile_m * config.tile_n * config.phases_of_tile * k
     elements, fetched = elements_of(config, shape), fetched_bytes(config, shape)
-    steps = config.w_phases * k / 16
+    steps = config.phases_of_tile * k / 16
     sharing = (loop.read_bytes * steps + fetched + elements * 2 * halves(config)) / 128 / clocks
     stepping = steps * config.warps * 32 * loop.instructions
-    beginning = config.warps * 32 * THREAD_INSTRUCTIONS + pixels(config, shape) * PIXEL_INSTRUCTIONS
+    once = THREAD_INSTRUCTIONS + TURN_INSTRUCTIONS * (config.turns - 1)
+    beginning = config.warps * 32 * once + pixels(config, shape) * PIXEL_INSTRUCTIONS
     carrying = beginning + elements * ELEMENT_INSTRUCTIONS + result_instructions(config, shape)
     issuing = (stepping + carrying) / ISSUED / clocks
-    latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead else FIRST_US)
-    latency += PHASE_US * len(shape.rows.state_bytes) if shape.rows is not None else 0.0
+    gathering = gathers(config, shape)
+    latency = CHUNK_US * chunks(config, shape) + (AHEAD_US - CHUNK_US if config.ahead or gathering else FIRST_US)
+    if shape.rows is not None and not gathering:
+        latency += PHASE_US * config.turns * len(shape.rows.state_bytes)
     slowly = min(ISSUED, ISSUED_OF_WARP * config.warps) * clocks
     chain = max(flops / (rate * loop.alone), sharing, stepping / slowly) + carrying / slowly + latency
     waves = math.ceil(grid(config, shape) / (device.multiprocessors * config.blocks))
@@ -539,15 +587,19 @@ def run_bytes(config: Config, shape: ConvShape) -> float:
 def result_instructions(config: Config, shape: ConvShape) -> float:
     """Of a tile: its results stored, pooled or reduced."""
     scattered = {1: 1.6, 2: 1.0, 4: 0.8}[vector(config, shape)]
-    pooled = shape.rows is not None and shape.rows.window
-    each = WINDOW_INSTRUCTIONS if pooled else RESULT_INSTRUCTIONS * scattered
-    return config.tile_m * config.tile_n * config.w_phases * (each + row_instructions(config, shape))
+    each = RESULT_INSTRUCTIONS * scattered
+    if shape.rows is not None and shape.rows.window:
+        each = WINDOW_INSTRUCTIONS
+    elif shape.rows is not None and shape.rows.pieces is not None and shape.rows.placeless:
+        each = ADDED_INSTRUCTIONS
+    return config.tile_m * config.tile_n * config.phases_of_tile * (each + row_instructions(config, shape))
 
 
 def finishing_us(config: Config, shape: ConvShape, device: Device) -> float:
-    """The launch that merges what tiles left of rows in pieces."""
+    """The launch that merges what tiles left of rows in pieces, and the one that packs a weight that is not kept."""
     states = workspace_bytes(config, shape)
-    return LAUNCH_US + 2 * states / (device.copy_gbps * STREAM_SHARE) / 1e3 if states else 0.0
+    packing = 0.0 if shape.constant else LAUNCH_US
+    return packing + (LAUNCH_US + 2 * states / (device.copy_gbps * STREAM_SHARE) / 1e3 if states else 0.0)
 
 
 def row_instructions(config: Config, shape: ConvShape) -> float:
@@ -559,6 +611,8 @@ def row_instructions(config: Config, shape: ConvShape) -> float:
     words = sum(shape.rows.state_bytes) / 4
     if shape.rows.pieces is not None:
         warp_n = config.tile_n * config.warps_m // config.warps
+        if gathers(config, shape):
+            return shape.rows.flops
         return shape.rows.flops + 2 * words * MERGE_INSTRUCTIONS / (warp_n / 4)
     channels = config.tile_m // config.warps_m / 8  # of a thread
     merged = SHUFFLES / vector(config, shape) * words * MERGE_INSTRUCTIONS / channels
@@ -656,6 +710,7 @@ def entry(
     `more` are lines of the config that the namespace's kernel has besides; `packer` says in which order weights lie.
     """
     end, after = end_of(name, config, shape, epilogue)
+    namespace = "conv_gathered" if gathers(config, shape) else namespace
     d, h, w = region(config, shape)
     axes = range(3)
     lines = [
@@ -674,6 +729,7 @@ def entry(
             warps=config.warps, warps_m=config.warps_m, octets=config.octets, fold=config.fold, group=config.group
         ),
         integers(blocks_at_once=config.blocks, vector=vector(config, shape), w_phases=config.w_phases),
+        integers(turns=config.turns),
         *more,
         f"    static constexpr bool ahead = {str(config.ahead).lower()};",
         integers(tile_b=config.tile_b, tile_d=config.tile_d, tile_h=config.tile_h, tile_w=config.tile_w),
@@ -724,6 +780,8 @@ def end_of(name: str, config: Config, shape: ConvShape, epilogue: str) -> tuple[
         return ", kw::conv_lines::Lined", ""
     if shape.rows.pieces is None:
         return ", kw::conv_rows::Reduced", ""
+    if gathers(config, shape):
+        return f", {workspace_bytes(config, shape)}", ""
     pieces = shape.rows.pieces
     end = f"kw::conv_pieces::Kept<{pieces.channels}, {'true' if pieces.all_images else 'false'}>"
     finish = (

@@ -33,6 +33,7 @@ class TileRows:
     line         a row is one of the last axis of space; else of all channels, in pieces or of a window
     by_rows      all that is stored of every sum is one float32, whose neighbours along w lie side by side
     alike        nothing that is loaded differs from pixel to pixel
+    placeless    whether what is added of a sum depends on nothing but the sum, and nothing is stored of it
     """
 
     state_bytes: tuple[int, ...]
@@ -42,6 +43,7 @@ class TileRows:
     rows: int
     pieces: Pieces | None
     window: Shape
+    placeless: bool
     line: bool = False
     by_rows: bool = False
     alike: bool = False

@@ -116,10 +116,9 @@ class Config(conv_sm90.Config):
     """As for wgmma, a warpgroup with its tile instead of a block; teams and carriers: warpgroups; stages: of a team.
     sent: slabs of a warp that the copy engine takes to memory; 0: threads store what is in the one there is;
     abreast: teams that have the same tile, each with 64 channels of its own; lap_rows: rows of a tile whose sums a
-    team has at once, 0: all; turns: phases of d and h that a tile has, one after the other; sets: of such phases, of
-    which a block keeps the weights of one; streamed: places of a ring through which weights stream, 0: they stay;
-    seamless: whether rows of inputs lie one behind the other with nothing between them, so that an instruction takes
-    all rows of a lap."""
+    team has at once, 0: all; sets: of phases of d and h, of which a block keeps the weights of one; streamed: places of
+    a ring through which weights stream, 0: they stay; seamless: whether rows of inputs lie one behind the other with
+    nothing between them, so that an instruction takes all rows of a lap."""
 
     teams: int = 2
     carriers: int = 1
@@ -127,7 +126,6 @@ class Config(conv_sm90.Config):
     sent: int = 0
     abreast: int = 1
     lap_rows: int = 0
-    turns: int = 1
     sets: int = 1
     streamed: int = 0
     seamless: int = 0
@@ -175,10 +173,6 @@ class Config(conv_sm90.Config):
     def laps(self) -> int:
         """In which a tile is multiplied and stored, of inputs that are carried once."""
         return self.rows // self.rows_at_once * self.turns
-
-    @property
-    def phases_of_tile(self) -> int:
-        return self.w_phases * self.turns
 
     def joins(self, axis: int) -> bool:
         """A set of several has one phase of d."""
@@ -533,7 +527,8 @@ def plain_config(block: Block, width: int, rows: int, phases: int, shape: ConvSh
     products = 1 if shape.dtype != "float32" or shape.tf32 else 3
     tile = (1, 1, rows, width) if shape.most(1) > 1 else (1, rows, 1, width)
     warps, fold, ahead = (4, 4), conv_mma.folding(shape), True
-    return Config(products, 64, width * rows, *warps, 1, fold, 1, *tile, phases, 1, ahead, block.teams, block.carriers)
+    who = {"teams": block.teams, "carriers": block.carriers}
+    return Config(products, 64, width * rows, *warps, 1, fold, 1, *tile, phases, 1, ahead, **who)
 
 
 def widths(width: int) -> list[int]:
@@ -742,7 +737,8 @@ def moved_us(config: Config, shape: ConvShape, device: Device, computing: float)
     streaming = steps_per_tile(config, shape) * 2048 * config.abreast if config.streamed else 0.0
     fetched = conv_mma.grid(config, shape) // config.abreast * (conv_mma.fetched_bytes(config, shape) + streaming)
     l2 = fetched / conv_mma.L2_BYTES_PER_US
-    return LAUNCH_US + beside_us(computing, max(moving, l2))
+    packing = 0.0 if shape.constant else LAUNCH_US
+    return LAUNCH_US + packing + beside_us(computing, max(moving, l2))
 
 
 # --- C++
@@ -764,7 +760,6 @@ def entry(name: str, config: Config, shape: ConvShape, epilogue: str) -> str:
         sent=config.sent,
         abreast=config.abreast,
         lap_rows=config.rows_at_once,
-        turns=config.turns,
         streamed=config.streamed,
         piece=PIECE,
         seamless=config.seamless,

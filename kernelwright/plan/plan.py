@@ -41,7 +41,8 @@ def plan(graph: Graph, routes: Routes = LIBRARY_ONLY) -> Plan:
     """What is fused, in which order it runs, and where every value lies."""
     graph, origins = opened(prepared(graph, routes.resample), routes.own)
     graph, origins = with_epilogues(graph, origins, named(origins, routes.reducing))
-    units = with_reductions(units_of(graph, frozenset(origins)), graph, named(origins, routes.reducing))
+    reducing, again = named(origins, routes.reducing), named(origins, routes.again)
+    units = with_reductions(units_of(graph, frozenset(origins)), graph, reducing, again)
     units = ordered(with_prologues(units, graph, named(origins, routes.fed)))
     return Placement(graph, units, routes, origins).placed()
 

@@ -12,6 +12,7 @@ class Routes:
     """own               contractions that a kernel of ours computes, with its epilogue
     in_channels_last  convolutions that PyTorch runs in that order of memory
     reducing          those of `own` whose kernel also reduces its result
+    again             those of `reducing` that are computed a second time rather than stored and read, where that can be
     fed               those of `own` whose kernel also computes its operands, where it can
     precision         what kernels of ours may round operands to: "reference" (as accurate as the original), "ieee"
                       (float32's own operations), "tf32", "bf16" or "fp16" (so many bits)
@@ -26,6 +27,7 @@ class Routes:
     tf32_convolutions: bool = False
     strict_weights: bool = False
     reducing: frozenset[Node] = frozenset()
+    again: frozenset[Node] = frozenset()
     fed: frozenset[Node] = frozenset()
     resample: bool = True
 

@@ -39,8 +39,11 @@ class Pieces:
     all_images: bool
 
 
-def with_reductions(units: Sequence[Unit], graph: Graph, reducing: frozenset[Node]) -> list[Unit]:
-    """Each product and convolution that is named, together with the first unit that reduces its result."""
+def with_reductions(
+    units: Sequence[Unit], graph: Graph, reducing: frozenset[Node], again: frozenset[Node] = frozenset()
+) -> list[Unit]:
+    """Each product and convolution that is named, together with the first unit that reduces its result. Those that are
+    computed `again` are so where the rows are seen once more, in place of being read from memory."""
     if not reducing:
         return list(units)
     position = {node: i for i, node in enumerate(graph.nodes())}
@@ -50,6 +53,7 @@ def with_reductions(units: Sequence[Unit], graph: Graph, reducing: frozenset[Nod
         for rows in left:
             both = [in_order(unit, position) for unit in joined(core, rows, users, ends)]
             if both and pointers(both[0], users, ends) <= MOST_POINTERS:
+                both = computed_again(core, both, users, ends) if core.core in again else both
                 left = [unit for unit in left if unit not in (core, rows)] + both
                 break
     return left
@@ -76,6 +80,18 @@ def can_be_joined(rows: Unit) -> bool:
 
 def in_order(unit: Unit, position: Mapping[Node, int]) -> Unit:
     return replace(unit, maps=tuple(sorted(dict.fromkeys(unit.maps), key=position.__getitem__)))
+
+
+def computed_again(core: Unit, both: Sequence[Unit], users: Users, ends: Set[Node]) -> list[Unit]:
+    """The second unit with a convolution of its own, if nobody but the two needs the result."""
+    made, *rest = both
+    conv = core.core
+    if not isinstance(conv, Conv) or len(rest) != 1 or any(n.shape != conv.shape for n in rest[0].nodes):
+        return list(both)
+    inside = {*made.nodes, *rest[0].nodes}
+    if any(n in ends or any(user not in inside for user in users[n]) for n in core.nodes):
+        return list(both)
+    return [made, replace(rest[0], maps=(*core.maps, *rest[0].maps), core=conv)]
 
 
 # --- what a product's or convolution's kernel can reduce

@@ -1,4 +1,4 @@
-"""Sums of what is linear: a sum over the results of a product or a transposed convolution is taken before it.
+"""Sums of what is linear: a sum over the results of a product or a convolution is taken before it.
 
 Each equation holds in real arithmetic for all operands; the sums are taken in another order, and there are far fewer
 products. Where an operand is infinite, PyTorch may have NaN and this an infinity. Reports name these rules, as they
@@ -12,12 +12,13 @@ from collections import Counter
 
 from kernelwright.ir.nodes import Broadcast, Const, Contract, Conv, Map, Node, Reduce, Reshape, Shape
 from kernelwright.simplify.constants import number
+from kernelwright.simplify.convolved import LEAST_GROWTH, convolved_sum, ends_in_statistics
 
 
 def sum_before_product(n: Node, uses: Counter[Node]) -> Node | None:
     """sum_z(sum_y(a[x, y] * b[z, y]))  ->  sum_y(a[x, y] * sum_z(b[z, y])), and the same with biases and factors around
 
-    sum_s(conv_transpose(x, w)[n, o, s])  ->  sum_i(sum_s(x[n, i, s]) * sum_k(w[i, o, k])), without a cut border
+    sum_s(conv(x, w)[n, o, s])  ->  sum_ik(w[i, o, k] * sum(x[n, i] over the inputs that tap k has outputs for))
     """
     match n:
         case Reduce("sum", x, axes) if x.dtype.kind == "float" and not x.dtype.is_reduced_float:
@@ -26,14 +27,15 @@ def sum_before_product(n: Node, uses: Counter[Node]) -> Node | None:
 
 
 def linear_sum(x: Node, axes: Shape, uses: Counter[Node]) -> Node | None:
-    """sum(x, axes), its axes kept, where x is linear in a product that nobody else needs."""
+    """sum(x, axes), its axes kept, where x is linear in a product that nobody else needs; or in a convolution that is
+    much larger than its input and whose kernel ends in other sums."""
+    if isinstance(x, Conv) and (uses[x] == 1 or is_cheaper_before(x, uses)):
+        return convolved_sum(x, axes)
     if uses[x] != 1:
         return None
     match x:
         case Contract():
             return contracted_sum(x, axes)
-        case Conv(transposed=True):
-            return convolved_sum(x, axes)
         case Map("neg", (p,)):
             inner = linear_sum(p, axes, uses)
             return None if inner is None else Map("neg", (inner,))
@@ -43,6 +45,10 @@ def linear_sum(x: Node, axes: Shape, uses: Counter[Node]) -> Node | None:
         case Map("add" | "sub" as fn, (p, q)):
             return sum_of_both(fn, p, q, axes, uses)
     return None
+
+
+def is_cheaper_before(x: Conv, uses: Counter[Node]) -> bool:
+    return uses[ends_in_statistics(x)] > 0 and x.size >= LEAST_GROWTH * x.x.size
 
 
 def is_plain(c: Const) -> bool:
@@ -109,15 +115,6 @@ def row_product(whole: Node, labels: str, part: Node, part_labels: str, result: 
     )
     total = Reduce("sum", Map("mul", (whole, spread)), summed)
     return Reshape(total, tuple(extent for axis, extent in enumerate(whole.shape) if axis not in summed))
-
-
-def convolved_sum(n: Conv, axes: Shape) -> Node | None:
-    """Over all of space, every element of x meets every element of the window, if no border is cut off."""
-    space = tuple(range(2, len(n.shape)))
-    if axes != space or any(n.padding) or n.groups != 1:
-        return None
-    x, w = (Reshape(Reduce("sum", v, space), v.shape[:2]) for v in (n.x, n.weight))
-    return Reshape(Contract(x, w, "ni,io->no"), (*n.shape[:2], *(1 for _ in space)))
 
 
 USE_RULES = (sum_before_product,)

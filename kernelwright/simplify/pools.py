@@ -76,12 +76,12 @@ def reshaped(x: Node, shape: Shape) -> Node:
 
 
 def is_one_value(r: Node, windows: Windows) -> bool:
-    """A finite number, or a value that repeats along the axes of the windows."""
+    """A finite number, a scalar, or a value that repeats along the axes of the windows."""
     if isinstance(r, Const):
         value = number(r)
         return isinstance(value, float) and math.isfinite(value) and value != 0
     if not isinstance(r, Broadcast):
-        return False
+        return r.shape == ()
     source = padded(r.x.shape, len(r.shape))
     return all(source[axis] == 1 for axis in windows.axes)
 

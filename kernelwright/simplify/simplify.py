@@ -20,6 +20,7 @@ from kernelwright.simplify import (
     concatenations,
     constants,
     contractions,
+    convolved,
     gathers,
     linear,
     motion,
@@ -90,6 +91,7 @@ RULES: tuple[Rule, ...] = (
 ALGEBRAIC: tuple[UseRule, ...] = (
     *linear.USE_RULES,
     *pools.USE_RULES,
+    *convolved.USE_RULES,
     *shifts.USE_RULES,
     *reductions.ALGEBRAIC,
 )
@@ -99,6 +101,7 @@ USE_RULES: tuple[UseRule, ...] = (
     *linear.USE_RULES,
     *reductions.USE_RULES,
     *pools.USE_RULES,
+    *convolved.USE_RULES,
     *concatenations.USE_RULES,
     *pools.MOTION,
 )

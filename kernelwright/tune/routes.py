@@ -17,7 +17,7 @@ from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
 from kernelwright.tune.conv_library import conv_library_us
-from kernelwright.tune.joining import Microseconds, faster_joined, is_fed, is_joined
+from kernelwright.tune.joining import Microseconds, faster_joined, is_fed, is_joined, total
 from kernelwright.tune.layouts import faster_in_channels_last
 from kernelwright.tune.measure import pass_after_us
 from kernelwright.tune.tune import Tuned
@@ -66,7 +66,7 @@ def choose_routes(
         return Routes(frozenset(), turned, precision, resample=resample)
     every = Routes(wanted, turned, precision, tf32_in_convolutions(), strict_weights, resample=resample)
     ours = frozenset(k.core.routed for k in plan(graph, every).kernels if k.core is not None and promising(k, device))
-    return with_fed(with_joined(replace(every, own=ours), graph, device), graph, device)
+    return with_fed(with_again(with_joined(replace(every, own=ours), graph, device), graph, device), graph, device)
 
 
 def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
@@ -83,6 +83,23 @@ def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
 
     known = model_us(device)
     return replace(routes, reducing=faster_joined(joined, plan(graph, routes), known, known, margin, is_joined))
+
+
+def with_again(routes: Routes, graph: Graph, device: Device) -> Routes:
+    """The same, with those of our convolutions that are computed twice, for what is reduced of them and for the rest.
+    The cost model decides, by the whole plan: what else stores the result and reads it counts too."""
+    known = model_us(device)
+    for node in sorted(routes.own, key=lambda n: n.size, reverse=True):
+        if not isinstance(node, Conv) or device.kind != "cuda":
+            continue
+        twice = replace(routes, reducing=routes.reducing | {node}, again=routes.again | {node})
+        planned = plan(graph, twice)
+        if sum(k.core is not None and k.core.routed is node for k in planned.kernels) < 2:
+            continue
+        twice_us, once_us = (total(map(known, made.kernels)) for made in (planned, plan(graph, routes)))
+        if twice_us is not None and once_us is not None and twice_us < JOINED_CLEARLY_FASTER[Convolution] * once_us:
+            routes = twice
+    return routes
 
 
 def with_fed(routes: Routes, graph: Graph, device: Device) -> Routes:

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(not has_cuda(read_settings()), reason="no CUDA c
 HEADERS = Path(kernelwright.__file__).parent / "kernels" / "cuda"
 ARCHES = {
     **{"conv_space": "sm_80", "conv_mma": "sm_80", "conv_direct": "sm_80", "conv_sm90": "sm_90a"},
-    **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_windows": "sm_80"},
+    **{"conv_rows": "sm_80", "conv_pieces": "sm_80", "conv_gathered": "sm_80", "conv_windows": "sm_80"},
     **{"conv_kept_ends": "sm_90a", "conv_kept_carry": "sm_90a", "wgmma_rows": "sm_90a", "conv_sm90_kept": "sm_90a"},
     **{"conv_kept_stream": "sm_90a"},
     "conv_lines": "sm_90a",
@@ -68,6 +68,7 @@ CASES = {
     "depthwise": ("Conv2d(64, 64, 3, groups=64)", (2, 64, 256, 256)),
     "depthwise, wide": ("Conv2d(64, 64, (3, 7), groups=64)", (2, 64, 128, 250)),
     "transposed depthwise": ("ConvTranspose2d(64, 64, 3, stride=2, groups=64, padding=1)", (2, 64, 64, 64)),
+    "transposed, strided, three channels": ("ConvTranspose3d(3, 16, 3, stride=2, padding=1)", (4, 3, 32, 32, 32)),
     "groups": ("ConvTranspose2d(32, 64, (3, 5), stride=(2, 3), groups=4)", (2, 32, 64, 64)),
 }
 # Weights of so many taps have no room in shared memory.
@@ -112,7 +113,7 @@ def convolving(
     (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
     program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
-    return [kernel for kernel in found if "convolve_kernel" in kernel.name]
+    return [kernel for kernel in found if "convolve_kernel" in kernel.name or "gather_kernel" in kernel.name]
 
 
 def best_of(template: ModuleType) -> Callable[[Kernel, Sequence[Choice]], Choice]:
@@ -256,13 +257,13 @@ KEPT_ENDS = {
     "lines": ("few channels", "F.gelu(F.layer_norm(self.conv(x), (126,)))"),
     "lines of phases": ("transposed, three axes, in sets", "F.gelu(F.layer_norm(self.conv(x), (64,)))"),
     "windows": ("many channels", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
-    "windows of four": ("few channels", "F.avg_pool2d(self.conv(x), 4)"),
+    "windows of four": ("few channels", "F.avg_pool2d(F.relu(self.conv(x)), 4)"),
     "space": ("many channels", "F.group_norm(F.gelu(self.conv(x)), 8)"),
-    "space of phases": ("transposed, strided, three axes", "self.conv(x).mean((2, 3, 4))"),
+    "space of phases": ("transposed, strided, three axes", "F.relu(self.conv(x)).mean((2, 3, 4))"),
     "channels, streamed": ("many taps", "torch.softmax(self.conv(x), 1)"),
     "windows, streamed": ("many taps", "F.max_pool2d(torch.tanh(self.conv(x)), 2)"),
     "space, streamed": ("many taps, three axes", "F.group_norm(torch.relu(self.conv(x)), 8)"),
-    "space of phases, streamed": ("many taps, strided", "self.conv(x).mean((2, 3, 4))"),
+    "space of phases, streamed": ("many taps, strided", "F.relu(self.conv(x)).mean((2, 3, 4))"),
 }
 
 
@@ -276,5 +277,42 @@ def test_no_convolution_that_keeps_its_weights_and_reduces_spills(name: str, num
         return nth_of(conv_sm90_kept, "h200", number)(kernel, choices) if kernel.core is not None else choices[0]
 
     found = convolving(tmp_path, case, "h200", pick, body=body)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+# Sums over all images and space, whose phases are of one kind or of eight.
+GATHERED = {
+    "one phase": ("few channels", "self.conv(x).var((0, 2, 3))"),
+    "one phase, normalised": ("few channels", "F.batch_norm(self.conv(x), None, None, training=True).amax((2, 3))"),
+    "few channels": ("transposed, strided, three channels", "self.conv(x).var((0, 2, 3, 4))"),
+    "many outputs": ("transposed, strided, three axes", "self.conv(x).var((0, 2, 3, 4))"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", GATHERED)
+def test_no_convolution_of_which_only_sums_are_wanted_spills(name: str, number: int, tmp_path: Path) -> None:
+    case, body = GATHERED[name]
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        fitting = [c for c in choices if type(c) is conv_mma.Config]
+        return fitting[min(number, len(fitting) - 1)] if fitting else choices[0]
+
+    found = convolving(tmp_path, case, "h200", pick, body=body)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", ["transposed, strided, three axes", "transposed, strided, three channels"])
+def test_no_tile_whose_phases_take_turns_spills(name: str, number: int, tmp_path: Path) -> None:
+    def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
+        ranked = [c for c in conv_mma.configs(shape_of(kernel), resolve("h200")) if c.turns > 1]
+        return ranked[min(number, len(ranked) - 1)]
+
+    found = convolving(tmp_path, name, "h200", pick)
     assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

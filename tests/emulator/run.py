@@ -70,14 +70,17 @@ def program_of(
     precision: str = "reference",
     reducing: bool = False,
     fed: bool = False,
+    again: bool = False,
 ) -> Program:
     """Generated for a device that is not here, with every product that can be a kernel of ours as one. `reducing`: they
-    reduce their results where the planner sees how; `fed`: they compute their operands."""
+    reduce their results where the planner sees how; `fed`: they compute their operands; `again`: they are computed
+    twice where that spares the result."""
     target = resolve(device)
     graph = simplify(capture(problem))
     own = frozenset(node for node in prepared(graph).nodes() if may_be_ours(node, target))
     none = frozenset[Node]()
-    planned = plan(graph, Routes(own, none, precision, reducing=own if reducing else none, fed=own if fed else none))
+    routes = Routes(own, none, precision, reducing=own if reducing else none, fed=own if fed else none)
+    planned = plan(graph, replace(routes, again=own if again else none))
     choices = {kernel.name: pick(kernel, ranked_choices(kernel, target)) for kernel in planned.kernels}
     return generate(planned, choices, target)
 
@@ -175,8 +178,9 @@ def emulation_of(
     precision: str = "reference",
     reducing: bool = False,
     fed: bool = False,
+    again: bool = False,
 ) -> Emulation:
-    program = program_of(problem, device, pick, precision, reducing, fed)
+    program = program_of(problem, device, pick, precision, reducing, fed, again)
     return Emulation(problem, program, library_of(program.text) if program.text else None)
 
 
@@ -202,11 +206,12 @@ def agrees(
     device: str = "h200",
     reducing: bool = False,
     fed: bool = False,
+    again: bool = False,
     **sizes: Any,
 ) -> Program:
     """Fails unless outputs and state are as close to those in float64 as PyTorch's own, or within a few roundings."""
     problem = emulated_problem(source, inputs, **sizes)
-    emulation = emulation_of(problem, device, pick, precision, reducing, fed)
+    emulation = emulation_of(problem, device, pick, precision, reducing, fed, again)
     compared(problem, inputs, ran(problem, inputs, emulation), precision)
     return emulation.program
 

@@ -96,6 +96,7 @@ def any_of(template: ModuleType, seed: int) -> Callable[[Kernel, Sequence[Choice
             found = [c for block in conv_mma.TILES[products] for c in conv_mma.candidates(products, block, shape)]
             found += [joined for c in found for joined in conv_mma.with_phases(c, shape)]
             every = [conv_mma.with_blocks(c, shape, H200) for c in found]
+            every += conv_mma.in_turns(every, shape, H200)
         if template in (conv_sm90, conv_sm90_ring):
             every = [c for block in template.TILES[products] for c in template.candidates(products, block, shape, H200)]
         fitting = [c for c in every if template.why_not(c, shape, H200) is None]

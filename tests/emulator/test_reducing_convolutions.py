@@ -89,7 +89,7 @@ PIECES = {
 
 WINDOWS = {
     "largest": "F.mish(F.max_pool2d(F.hardswish(y - 0.5), 2))",
-    "mean": "torch.sigmoid(F.avg_pool2d(y * self.scale, 4)) * 2",
+    "mean": "torch.sigmoid(F.avg_pool2d(F.relu(y) * self.scale, 4)) * 2",
     "of another size along each axis": "F.max_pool2d(y, (1, 2)) + 1",
     "of powers": "F.avg_pool2d(y * y, 2)",
 }

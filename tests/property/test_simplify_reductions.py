@@ -32,7 +32,8 @@ from kernelwright.ir.nodes import (
 )
 from kernelwright.ir.rewrite import count_uses, rewrite
 from kernelwright.ir.text import graph_text
-from kernelwright.simplify import algebraic_rewrites, linear, pools, reductions, shifts, simplify
+from kernelwright.simplify import algebraic_rewrites, convolved, linear, pools, reductions, shifts, simplify
+from kernelwright.simplify.convolved import pool_before_convolution
 from kernelwright.simplify.linear import sum_before_product
 from kernelwright.simplify.pools import maps_into_windows, merge_pools, monotone_after_pooling, scale_after_pooling
 from kernelwright.simplify.reductions import (
@@ -48,7 +49,13 @@ from kernelwright.simplify.reductions import (
     scale_after_reducing,
     sign_after_reducing,
 )
-from kernelwright.simplify.shifts import drop_shift_that_cancels, drop_shift_under_reduction
+from kernelwright.simplify.shifts import (
+    centre_before_scaling,
+    drop_shift_of_both,
+    drop_shift_that_cancels,
+    drop_shift_under_reduction,
+    shift_after_mean,
+)
 
 Build = Callable[[Random, DType], Node]
 FLOATS = (float32, float64)
@@ -256,12 +263,81 @@ def summed_convolution(rng: Random, dtype: DType) -> Node:
     return Reduce("sum", Map("add", (y, Const(1.5, dtype))), (2, 3))
 
 
+def some_convolution(rng: Random, dtype: DType, rank: int, dilation: int = 1) -> Conv:
+    """With a border that is cut off or added, in steps, transposed or not."""
+    transposed = rng.random() < 0.6
+    kernel = tuple(rng.randint(1, 4) for _ in range(rank))
+    stride = tuple(rng.randint(1, 3) for _ in range(rank))
+    padding = tuple(rng.randint(0, min(2, k - 1)) for k in kernel)
+    wider = tuple(rng.randint(0, s - 1) if transposed else 0 for s in stride)
+    x = leaf(rng, dtype, 2, 3, *(rng.randint(7, 9) for _ in range(rank)))
+    w = Input("w", 1, (*((3, 4) if transposed else (4, 3)), *kernel), dtype, (0,) * (rank + 2))
+    return Conv(x, w, stride, padding, (dilation,) * rank, 1, transposed, wider)
+
+
+def summed_with_border(rng: Random, dtype: DType) -> Node:
+    rank = rng.randint(1, 3)
+    y = some_convolution(rng, dtype, rank, rng.randint(1, 2))
+    return Reduce("sum", y, tuple(range(2, 2 + rank)))
+
+
+def pooled_convolution(rng: Random, dtype: DType) -> Node:
+    rank = rng.randint(1, 3)
+    y = some_convolution(rng, dtype, rank)
+    pooled = tuple(axis for axis in range(2, 2 + rank) if y.shape[axis] >= 4)
+    steps = [y.stride[axis - 2] for axis in pooled]
+    window = tuple(rng.randint(1, 4 if rng.random() < 0.8 else 2) for _ in pooled)
+    stride = tuple(step * rng.randint(1, 3) for step in steps)
+    if not pooled or y.size == 0:
+        return Reduce("sum", y, (0,))
+    seen = Windows(y, pooled, window, stride, (1,) * len(pooled))
+    return Reduce("sum", seen, tuple(range(2 + rank, 2 + rank + len(pooled))))
+
+
+def mean_of(x: Node, axes: tuple[int, ...]) -> Node:
+    total = Reduce("sum", x, axes)
+    return Map("div", (total, Const(float(total.count), x.dtype)))
+
+
+def shifted_mean(rng: Random, dtype: DType) -> Node:
+    axes = some_axes(rng, 3)
+    return mean_of(shifted(rng, dtype, axes), axes)
+
+
+def deviations_without_shift(mean: Node) -> tuple[Node, ...]:
+    """What stands beside a mean in a normalisation: of the same rows, but without the shift."""
+    total = mean.operands[0]
+    assert isinstance(total, Reduce)
+    plain = shifts.unshifted(total.x, total.axes)
+    return () if plain is None else (Reduce("deviations", plain, total.axes),)
+
+
+def shift_of_both(rng: Random, dtype: DType) -> Node:
+    x = leaf(rng, dtype, 2, 3, 4)
+    r = Reshape(Param("r", (3,), dtype, (1,)), (3, 1))
+    mean = Reduce("max", x, (0, 2))
+    shifted_row = Map("add", (mean, Reshape(r, (1, 3, 1))))
+    source = Reshape(shifted_row, (3, 1)) if rng.random() < 0.5 else shifted_row
+    return Map("sub", (Map("add", (x, Broadcast(r, x.shape))), Broadcast(source, x.shape)))
+
+
+def normalised_then_centred(rng: Random, dtype: DType) -> Node:
+    x = leaf(rng, dtype, 3, 2, 4, 5)
+    axes = rng.choice(((2, 3), (3,)))
+    spread = Map("add", (Reduce("deviations", x, (0, 2, 3)), Const(0.5, dtype)))
+    scale = Map("mul", (Map("rsqrt", (spread,)), Const(1.25, dtype)))
+    apart = Map("sub", (x, Broadcast(mean_of(x, (0, 2, 3)), x.shape)))
+    y = Map("mul", (apart, Broadcast(scale, x.shape)))
+    return Map("sub", (y, Broadcast(mean_of(y, axes), x.shape)))
+
+
 @dataclass(frozen=True)
 class Case:
     rule: Callable[..., Node | None]
     left: Build
     dtypes: tuple[DType, ...]
     exact: bool  # to the bit but for signs of zeros; else up to the order of sums
+    beside: Callable[[Node], tuple[Node, ...]] = lambda left: ()  # what the graph has too, for the rule to fire
 
 
 CASES = (
@@ -279,6 +355,7 @@ CASES = (
     Case(monotone_after_reducing, of_monotone, NUMBERS, exact=True),
     Case(monotone_after_pooling, pooled_monotone, NUMBERS, exact=True),
     Case(merge_pools, pooled_twice, FLOATS, exact=False),
+    Case(centre_before_scaling, normalised_then_centred, FLOATS, exact=False),
 )
 # These hold for finite numbers: inf - inf is NaN where nothing is subtracted any more.
 FINITE = (
@@ -287,6 +364,10 @@ FINITE = (
     Case(scale_after_pooling, pooled_affine, FLOATS, exact=False),
     Case(drop_shift_under_reduction, reduced_shift, FLOATS, exact=False),
     Case(drop_shift_that_cancels, cancelled_shift, FLOATS, exact=False),
+    Case(sum_before_product, summed_with_border, FLOATS, exact=False),
+    Case(pool_before_convolution, pooled_convolution, FLOATS, exact=False),
+    Case(shift_after_mean, shifted_mean, FLOATS, exact=False, beside=deviations_without_shift),
+    Case(drop_shift_of_both, shift_of_both, FLOATS, exact=False),
 )
 
 
@@ -301,8 +382,8 @@ def values_of(node: Input | Param, rng: Random, edges: bool) -> torch.Tensor:
     return torch.where(mask, special[torch.randint(0, 5, node.shape, generator=generator)], moderate)
 
 
-def applied(rule: Callable[..., Node | None], node: Node) -> Node | None:
-    return rule(node) if rule in reductions.RULES else rule(node, count_uses(Graph((), (node,), (), 0)))
+def applied(rule: Callable[..., Node | None], node: Node, beside: tuple[Node, ...] = ()) -> Node | None:
+    return rule(node) if rule in reductions.RULES else rule(node, count_uses(Graph((), (node, *beside), (), 0)))
 
 
 @pytest.mark.parametrize("edges", [False, True], ids=["moderate", "edges"])
@@ -322,7 +403,7 @@ def check(case: Case, edges: bool) -> None:
         rng = Random(seed)
         dtype = case.dtypes[seed % len(case.dtypes)]
         left = case.left(rng, dtype)
-        right = applied(case.rule, left)
+        right = applied(case.rule, left, case.beside(left))
         if right is None:
             continue
         fired[dtype] += 1
@@ -340,7 +421,7 @@ def check(case: Case, edges: bool) -> None:
 
 def test_every_rule_has_a_case() -> None:
     rules = {*reductions.RULES, *reductions.USE_RULES, *linear.USE_RULES, *shifts.USE_RULES}
-    rules |= {*pools.USE_RULES, *pools.MOTION}
+    rules |= {*pools.USE_RULES, *pools.MOTION, *convolved.USE_RULES}
     assert rules == {case.rule for case in (*CASES, *FINITE)}
 
 

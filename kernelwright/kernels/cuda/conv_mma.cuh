@@ -34,6 +34,7 @@ struct DefaultConfig {
     static constexpr bool ahead = false;                    // whether a block asks for a tile while it ends another
     static constexpr int vector = 2;                        // neighbours of one Epilogue::store: 4, 2 or 1
     static constexpr int w_phases = 1;                      // phases of the last axis that a block computes together
+    static constexpr int turns = 1;                         // phases of d and h that a tile has, one after the other
     static constexpr bool flat = true;                      // columns of the epilogue are places in a plane
     static constexpr int tile_b = 1, tile_d = 1, tile_h = 8, tile_w = 32;      // the tile: images and outputs
     static constexpr int region_d = 1, region_h = 10, region_w = 34;           // the inputs it reads of one image
@@ -95,7 +96,7 @@ template <class C> struct Problem {
 template <class C> struct Shared {
     using S = Sizes<C>;
     int from[C::fold][S::pixels];                         // where a pixel of the region lies in X; -1: nowhere
-    int offset[C::w_phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
+    int offset[C::w_phases * C::turns][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
     float largest[C::warps];
     uint4 region[S::buffers][S::halves][S::units];        // when the tile was multiplied, `End` has this memory
 };
@@ -592,10 +593,12 @@ template <class C> struct Tile {
 
     KW_DEVICE Tile() = default;
     KW_DEVICE Tile(const Problem<C>& problem, unsigned index) : work(work_of<C>(index)) {
-        const Phase& phase = problem.phases[work.phase];
-        is_empty = work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
-                   work.first.w >= phase.axis[2].count;
+        is_empty = is_empty_in(problem.phases[work.phase]);
         x = problem.x + work.first.image * C::x_image_pitch + (int64_t)work.group * C::channels * C::x_channel_pitch;
+    }
+    KW_DEVICE bool is_empty_in(const Phase& phase) const {
+        return work.first.d >= phase.axis[0].count || work.first.h >= phase.axis[1].count ||
+               work.first.w >= phase.axis[2].count;
     }
     // Whether anything adds to its phases.
     KW_DEVICE bool has_taps(const Problem<C>& problem) const {
@@ -607,7 +610,8 @@ template <class C> struct Tile {
     // Asks for the first chunk of its inputs.
     template <class Sums> KW_DEVICE void ask(const Problem<C>& problem, Shared<C>& shared, Carrier<C>& carrier) const {
         fill_from<C, All<C>>(shared.from, problem.phases[work.phase], work);
-        fill_offsets<C, Sums>(&shared.offset[0][0], problem.offsets + work.phase * 2 * Sizes<C>::most_steps, C::w_phases);
+        fill_offsets<C, Sums>(&shared.offset[0][0], problem.offsets + work.phase * 2 * Sizes<C>::most_steps,
+                              C::w_phases * C::turns);
         __syncthreads();
         carrier.fetch(x, shared.from, 0);
     }
@@ -653,11 +657,53 @@ KW_DEVICE void convolve_ahead(const Problem<C>& problem, const typename Epilogue
     }
 }
 
+// A number that the compiler must think may have changed: what follows from it is found again in each turn of a loop, for to
+// keep all of it takes more registers than there are.
+KW_DEVICE void forget(int& value) { asm volatile("" : "+r"(value)); }
+
+// A tile with all phases, one pair or row of them after the other: its inputs, all channels of them, are carried once. What
+// its ends need of shared memory lies behind them.
+template <class C, class Epilogue, class Sums, class End>
+KW_DEVICE void convolve_in_turns(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
+    static_assert(Sizes<C>::chunks == 1 && !C::ahead && Sizes<C>::joined, "all inputs are there, of neighbours");
+    static_assert(C::turns * C::w_phases == C::phases, "a tile has all phases");
+    Tile<C> tile(problem, blockIdx.x * C::turns);
+    uint32_t scale;
+    {
+        Carrier<C> carrier;
+        tile.template ask<Sums>(problem, shared, carrier);
+        scale = split::scale_bits(carrier.largest(shared.largest));
+        carrier.deliver(shared.region[0], split::scale_of(scale));
+    }
+    Sums::delivered();
+    __syncthreads();
+#pragma unroll 1
+    for (int turn = 0; turn < C::turns; turn++) {
+        tile.work.phase = turn * C::w_phases;
+        forget(tile.work.first.image), forget(tile.work.first.d), forget(tile.work.first.h), forget(tile.work.first.w);
+        forget(tile.work.first_output);
+        if (tile.is_empty_in(problem.phases[tile.work.phase])) {
+            End::template skip<C, Epilogue>(args, tile.work);
+            continue;
+        }
+        Sums sums[C::w_phases];
+        Part<C> parts[C::w_phases];
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++) {
+            parts[p].set(problem, tile.work, p);
+            if (parts[p].steps > 0) sums[p].add(shared.region[0], shared.offset[tile.work.phase + p], parts[p], 0);
+        }
+        End::template take<C, Epilogue>(problem, args, tile.work, parts[0], sums, split::inverse_of(scale), &shared + 1);
+    }
+}
+
 // `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh. `End` takes what it leaves.
 template <class C, class Epilogue, class Sums, class End>
 KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     if constexpr (C::ahead) {
         convolve_ahead<C, Epilogue, Sums, End>(problem, args, shared);
+    } else if constexpr (C::turns > 1) {
+        convolve_in_turns<C, Epilogue, Sums, End>(problem, args, shared);
     } else {
         const Tile<C> tile(problem, blockIdx.x);
         if (tile.is_empty) {
@@ -787,12 +833,13 @@ template <class C, class Order = ByLanes<C>> cudaError_t pack(const Problem<C>& 
 // Of a block: tables and inputs, and when those are no longer needed, what the end of the tile wants.
 template <class C, class Epilogue, class End> constexpr int block_bytes() {
     constexpr int inputs = (int)sizeof(Shared<C>::region), end = End::template shared_bytes<C, Epilogue>();
+    if (C::turns > 1) return (int)sizeof(Shared<C>) + end;
     return (int)sizeof(Shared<C>) - inputs + (inputs > end ? inputs : end);
 }
 
 // One for each tile; or as many as run at once, each of which takes several.
 template <class C> cudaError_t blocks_of(unsigned* blocks) {
-    *blocks = (unsigned)tiles_of<C>();
+    *blocks = (unsigned)(tiles_of<C>() / C::turns);
     if (!C::ahead) return cudaSuccess;
     int count = 0;
     const cudaError_t status = ptx90::multiprocessors(&count);

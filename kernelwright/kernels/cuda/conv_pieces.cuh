@@ -82,7 +82,18 @@ template <int channels, bool all_images> struct Kept {
         return parts * C::tile_m * (int)sizeof(State<Epilogue>);
     }
 
-    // From registers: a state for each warp along the pixels and each channel.
+    // Whether two places of a thread, from a column on, are inside in all phases that are together.
+    template <class C> KW_DEVICE static bool are_inside(const Problem<C>& problem, const Work& work, int column) {
+        const Place at = conv_mma::place_of<C>(work, column);
+        const Phase& phase = problem.phases[work.phase];
+        int least = phase.axis[2].count;
+#pragma unroll
+        for (int p = 1; p < C::w_phases; p++) least = min(least, problem.phases[work.phase + p].axis[2].count);
+        return at.image < C::images && at.d < phase.axis[0].count && at.h < phase.axis[1].count && at.w + 1 < least;
+    }
+
+    // From registers: a state for each warp along the pixels and each channel. Where a step does not ask for the place of a
+    // sum in its row, the sums of two places are added at once, so that only those at an end need coordinates.
     template <class C, class Epilogue, class Sums>
     KW_DEVICE static void add(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
                               const Part<C>& part, const Sums (&sums)[C::w_phases], const float (&inverse)[Sums::M * 2],
@@ -90,6 +101,7 @@ template <int channels, bool all_images> struct Kept {
         using Index = typename Epilogue::Index;
         constexpr int M = Sums::M * 2, N = Sums::N, P = C::w_phases, V = C::vector;
         typename Epilogue::template State<0, V> state[M];
+        typename Epilogue::template State<0, 2 * P> both[M];
         typename Epilogue::template Row<1> r[M];
         Index row[M];
 #pragma unroll
@@ -98,9 +110,21 @@ template <int channels, bool all_images> struct Kept {
             row[m] = (Index)row_of<C>(work.first.image, channel);
             r[m] = Epilogue::template begin<1>(args, row[m]);
             state[m].clear();
+            both[m].clear();
         }
 #pragma unroll
-        for (int n = 0; n < N; n++)
+        for (int n = 0; n < N; n++) {
+            if (Epilogue::placeless && are_inside<C>(problem, work, part.first_column + n * 8)) {
+#pragma unroll
+                for (int m = 0; m < M; m++) {
+                    auto x = Epilogue::template load<2 * P>(args, row[m], 0);
+#pragma unroll
+                    for (int j = 0; j < 2 * P; j++)
+                        Epilogue::given(x)[j] = sums[j % P].at(m / 2, n, m % 2 * 2 + j / P) * inverse[m];
+                    Epilogue::step(args, row[m], 0, x, r[m], both[m]);
+                }
+                continue;
+            }
 #pragma unroll
             for (int i = 0; i < 2 * P; i += V) {
                 const Pixel<C> pixel(problem, work, (part.first_column + n * 8) * P + i);
@@ -117,10 +141,12 @@ template <int channels, bool all_images> struct Kept {
                     Epilogue::step(args, row[m], column, x, r[m], state[m]);
                 }
             }
+        }
         const unsigned warp = threadIdx.x / 32, lane = threadIdx.x % 32;
 #pragma unroll
         for (int m = 0; m < M; m++) {
             State<Epilogue> one = state[m].folded();
+            if constexpr (Epilogue::placeless) one.merge(both[m].folded());
             merge_lane(one, 1);
             merge_lane(one, 2);
             const int in_tile = part.first_output - work.first_output + m * 8;

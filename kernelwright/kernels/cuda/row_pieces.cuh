@@ -4,6 +4,7 @@
 //
 //   given(operands)     where N neighbouring sums of a row go
 //   workspace(args)     where states are left: [rows][parts]
+//   placeless           whether a step needs nothing but the sums, wherever in the row they lie
 #pragma once
 
 #include "reduce.cuh"

@@ -20,6 +20,7 @@ from kernelwright.ir.nodes import Graph, Input, Map, Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
+from kernelwright.kernels.gemm_shape import LAUNCH_US
 from kernelwright.plan import Kernel, Routes, plan
 from kernelwright.tune.tune import short_list
 
@@ -92,10 +93,13 @@ def test_one_product_is_not_enough_where_tf32_is_not_allowed() -> None:
     assert "11 bits" in (conv_mma.why_not(rounded, shape, H200) or "")
 
 
-def test_a_weight_that_is_computed_in_forward_is_not_packed() -> None:
-    shape = replace(timed_shape("64->128 3x3", "ieee"), constant=False)
-    assert conv_mma.configs(shape, H200) == conv_sm90.configs(shape, H200) == ()
+def test_a_weight_that_is_computed_in_forward_takes_a_launch_that_packs_it() -> None:
+    kept = timed_shape("64->128 3x3", "ieee")
+    shape = replace(kept, constant=False)
     assert conv_direct.configs(shape, H200) != ()
+    for template in (conv_mma, conv_sm90, conv_sm90_kept):
+        (config, *_) = template.configs(shape, H200)
+        assert template.cost_us(config, shape, H200) == pytest.approx(template.cost_us(config, kept, H200) + LAUNCH_US)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from kernelwright.generate import default_choices
 from kernelwright.ir.nodes import Conv, Graph, Map, Node, Reduce
 from kernelwright.plan import Kernel, Plan, Routes, plan
 from kernelwright.tune.joining import faster_joined, is_fed, is_joined
-from kernelwright.tune.routes import settled, with_joined
+from kernelwright.tune.routes import settled, with_again, with_joined
 from kernelwright.tune.tune import Tuned
 from tests.products import program_of
 from tests.unit.plan.test_tiles import conv, norm, softmax
@@ -89,6 +89,24 @@ def test_without_a_gpu_the_cost_model_decides() -> None:
         graph, routes, _, _ = both(Reduce("min", node, (1,)), node)
         left = with_joined(replace(routes, reducing=frozenset()), graph, H200)
         assert (node in left.reducing) == reducing
+
+
+@pytest.mark.parametrize(
+    ("text", "shape", "twice"),
+    [
+        ("ConvTranspose3d(16, 32, 3, stride=2, padding=1)", (16, 16, 16, 32, 32), True),
+        ("Conv2d(512, 64, 5)", (16, 512, 32, 32), False),
+    ],
+    ids=["few products", "many products"],
+)
+def test_a_convolution_of_few_products_is_computed_twice(text: str, shape: tuple[int, ...], twice: bool) -> None:
+    """A normalisation over all images needs its rows twice: what is read again was stored before."""
+    node = conv(text, shape)
+    graph, routes, _, _ = both(norm(node, (0, *range(2, len(shape)))), node)
+    left = with_again(replace(routes, reducing=frozenset()), graph, H200)
+    assert (node in left.again) == twice
+    cores = [kernel.core.node for kernel in plan(graph, left).kernels if kernel.core is not None]
+    assert cores == [node] * (2 if twice else 1)
 
 
 @pytest.mark.parametrize(
