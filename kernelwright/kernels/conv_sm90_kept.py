@@ -421,9 +421,10 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """The best width for every kind of block, number of rows and of octets, way out, and with or without laps; where
     weights stream the best number of rows too; the most promising first."""
     kept, streamed = best_of_each(candidates(shape, device), shape, device), []
-    if not kept or cost_us(kept[0], shape, device) > WORTH_STREAMING * floor_us(shape, device):
+    all_kept = [config for config in kept if config.sets == 1]  # those of one set stay because others have no room
+    if not all_kept or cost_us(all_kept[0], shape, device) > WORTH_STREAMING * floor_us(shape, device):
         streamed = best_of_each(streams(shape, device), shape, device)
-    most = cost_us(kept[0], shape, device) / WORTH_STREAMING if kept else math.inf
+    most = cost_us(all_kept[0], shape, device) / WORTH_STREAMING if all_kept else math.inf
     worth_it = [config for config in streamed if cost_us(config, shape, device) < most]
     return tuple(sorted([*kept, *worth_it], key=lambda config: cost_us(config, shape, device)))
 
