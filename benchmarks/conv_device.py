@@ -43,6 +43,7 @@ from kernelwright.generate.program import Launch
 from kernelwright.ir.dtypes import float32
 from kernelwright.ir.nodes import Broadcast, Const, Conv, Graph, Input, Map, Node, Param, Reshape
 from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
+from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.plan import Buffer, Convolution, Kernel, Routes, plan
 from kernelwright.plan.steps import contiguous
 from kernelwright.settings import read_settings
@@ -78,9 +79,21 @@ TIMED: dict[str, tuple[str, tuple[int, ...]]] = {
     "depthwise 3x3": ("Conv2d(64, 64, 3, groups=64)", (16, 64, 512, 512)),
     "depthwise 3x7": ("Conv2d(128, 128, (3, 7), groups=128)", (32, 128, 128, 256)),
 }
-TEMPLATES = {
+
+
+class Streamed:
+    """Weights that stream, also where they could stay."""
+
+    cost_us = staticmethod(conv_sm90_kept.cost_us)
+
+    @staticmethod
+    def configs(shape: ConvShape, device: Device) -> Sequence[Any]:
+        return conv_sm90_kept.best_of_each(conv_sm90_kept.streams(shape, device), shape, device)
+
+
+TEMPLATES: dict[str, Any] = {
     **{"wgmma": conv_sm90, "mma": conv_mma, "direct": conv_direct, "ring": conv_sm90_ring},
-    "kept": conv_sm90_kept,
+    **{"kept": conv_sm90_kept, "streamed": Streamed},
 }
 # A config that has not answered after so many seconds hangs.
 PATIENCE_S = 20
