@@ -94,7 +94,7 @@ template <int size_d, int size_h, int size_w> struct Pooled {
         const bool plainly = !__all_sync(~0u, of_warp.finite);
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int first = of_warp.output + half * 8;
+            const int first = of_warp.first_of(work) + half * 8;
             if (C::outputs % 64 != 0 && first >= C::outputs) return;
             const Patch<1, lap_d<C>(), lap_h<C>(), C::tile_w> patch = {
                 slab, warp_pitch<C>(), 8, first, conv_mma::place_of<C>(work, first_row * C::tile_w)};
