@@ -53,6 +53,7 @@ def test_weights_that_stay_are_right(name: str) -> None:
             run.check(caller)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HELD)
 def test_rows_that_are_held_are_right(name: str) -> None:
     """And the same bits twice, in whatever order blocks and threads run; with weights or without."""

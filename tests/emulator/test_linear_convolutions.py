@@ -165,6 +165,7 @@ TURNS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", ["torch.relu(y) * 2", "F.instance_norm(y)", "F.gelu(y).mean((0, 2, 3))", "y.amin(1)"])
 @pytest.mark.parametrize(("conv", "shape"), TURNS.values(), ids=TURNS)
 def test_phases_of_a_tile_take_turns(conv: str, shape: tuple[int, ...], body: str, tmp_path: Path) -> None:

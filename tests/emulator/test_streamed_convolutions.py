@@ -69,6 +69,7 @@ def test_weights_that_stream_compute_what_pytorch_computes(name: str, seamless: 
     assert "kw::conv_sm90_kept::pack<" in program.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("places", "stages", "octets"), [(3, 2, 2), (5, 3, 2), (4, 2, 4), (3, 2, 8)])
 def test_rings_of_any_length_serve_both_teams(places: int, stages: int, octets: int, tmp_path: Path) -> None:
     path = model(tmp_path, "Conv2d(64, 200, 3, padding=1)", (3, 64, 5, 34))
