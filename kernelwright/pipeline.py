@@ -23,7 +23,7 @@ from kernelwright.plan.text import plan_text
 from kernelwright.report.measured import measured_lines
 from kernelwright.result import Result
 from kernelwright.settings import Settings, read_settings
-from kernelwright.simplify import simplify
+from kernelwright.simplify import simplified, simplify
 from kernelwright.tune import tune
 from kernelwright.tune.routes import choose_routes, settled, without_losers
 
@@ -72,7 +72,7 @@ def optimize(
     problem = load(model) if isinstance(model, (str, Path)) else problem_of(model, inputs)
     stages = Stages(progress)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
-    graph = stages.run("simplify", lambda: simplify(graph), graph_text)
+    graph, algebra = stages.run("simplify", lambda: simplified(graph), lambda made: graph_text(made[0]))
     tuning_s = budget_s * TUNING_SHARE
     wanted = (policy.precision if policy else precision, strict_weights)
     if reserve is not None and target.present and tuning_s > 0:
@@ -80,6 +80,7 @@ def optimize(
     planned, choices, tuned = chosen(graph, target, tuning_s, settings, *wanted, stages)
     refuse_if_nothing_to_do(problem, planned.kernels)
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
+    program = replace(program, algebra=algebra)
     source = stages.run("emit", lambda: emit(program, problem), str)
     result = Result(problem, target, source, program, tuned, None, stages.dumps, stages.seconds)
     if not target.present:
@@ -154,13 +155,13 @@ def explained(path: str | Path, device: str, after: str) -> dict[str, str]:
     problem = load(path)
     stages = Stages(None)
     graph = stages.run("capture", lambda: capture(problem), graph_text)
-    graph = stages.run("simplify", lambda: simplify(graph), graph_text)
+    graph, algebra = stages.run("simplify", lambda: simplified(graph), lambda made: graph_text(made[0]))
     routes = choose_routes(graph, replace(target, present=False), 0.0, read_settings())
     planned = stages.run("plan", lambda: plan(graph, routes), lambda made: plan_text(made, target))
     if after in ("generate", "emit"):
         choices = default_choices(planned, target)
         program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
-        stages.run("emit", lambda: emit(program, problem), str)
+        stages.run("emit", lambda: emit(replace(program, algebra=algebra), problem), str)
     return stages.dumps
 
 

@@ -27,7 +27,7 @@ def docstring(program: Program, problem: Problem, measured: Sequence[str]) -> st
         f"ModelNew for {problem.path.name}. Written by kernelwright; needs PyTorch 2.0+ and {NEEDS[program.target]}.",
         "",
         "What was done",
-        *(f"  {line}" for line in (*done, *left)),
+        *(f"  {line}" for line in (*algebra_lines(program), *done, *left)),
         "Measured",
         *(f"  {line}" for line in (measured or ["not on this device: generated and compiled only"])),
     ]
@@ -45,6 +45,11 @@ def kernel_lines(number: int, source: Source) -> list[str]:
         f"kernel {number}  {source.formula}",
         f"          {instead}: {size_text(before)} of memory traffic -> {size_text(region.bytes_moved)}",
     ]
+
+
+def algebra_lines(program: Program) -> list[str]:
+    """Equations that hold in real arithmetic and leave less to compute; their sums may round in another order."""
+    return [f"algebra   {', '.join(program.algebra)}"] if program.algebra else []
 
 
 def launches_lines(count: int) -> list[str]:

@@ -57,6 +57,7 @@ class Program:
     text: str
     steps: tuple[ProgramStep, ...]
     capability: tuple[int, int] = (0, 0)  # of the GPU it was generated for
+    algebra: tuple[str, ...] = ()  # rules that made less work of the model, in words
 
     @property
     def launches(self) -> tuple[Launch, ...]:

@@ -45,6 +45,7 @@ def result_object(result: Result, output: str | None) -> dict[str, Any]:
         "problem": result.problem.name,
         "device": result.device.name,
         "output": output,
+        "algebra": list(result.program.algebra),
         "kernels": [
             {
                 "name": row.kernel,

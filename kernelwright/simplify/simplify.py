@@ -37,7 +37,25 @@ from kernelwright.simplify.ownership import with_copies
 
 def simplify(graph: Graph) -> Graph:
     """The graph with the same values and less to compute; its outputs share memory with nothing they did not before."""
-    return views_inward(with_copies(graph, settled(graph, USE_RULES)))
+    return simplified(graph)[0]
+
+
+def simplified(graph: Graph) -> tuple[Graph, tuple[str, ...]]:
+    """The same, and the rules that made less work of it by algebra, not by bookkeeping, each in words: what a report
+    should name."""
+    fired: dict[str, None] = {}
+
+    def noting(rule: UseRule) -> UseRule:
+        def noted(n: Node, uses: Counter[Node]) -> Node | None:
+            result = rule(n, uses)
+            if result is not None:
+                fired.setdefault(rule.__name__.replace("_", " "))
+            return result
+
+        return noted
+
+    rules = [noting(rule) if rule in ALGEBRAIC else rule for rule in USE_RULES]
+    return views_inward(with_copies(graph, settled(graph, rules))), tuple(fired)
 
 
 def settled(graph: Graph, use_rules: Sequence[UseRule]) -> Graph:
@@ -48,23 +66,6 @@ def settled(graph: Graph, use_rules: Sequence[UseRule]) -> Graph:
         graph = views_inward(quiet)
         if graph == quiet:
             return quiet
-
-
-def algebraic_rewrites(graph: Graph) -> tuple[str, ...]:
-    """The rules that make less work of this graph by algebra, not by bookkeeping: what a report should name."""
-    fired: dict[str, None] = {}
-
-    def noting(rule: UseRule) -> UseRule:
-        def noted(n: Node, uses: Counter[Node]) -> Node | None:
-            result = rule(n, uses)
-            if result is not None:
-                fired.setdefault(rule.__name__)
-            return result
-
-        return noted
-
-    settled(graph, [noting(rule) if rule in ALGEBRAIC else rule for rule in USE_RULES])
-    return tuple(fired)
 
 
 def first_of(kind: type[Node], rules: Sequence[Rule]) -> Rule:
