@@ -122,6 +122,7 @@ def test_phases_of_all_axes_can_share_inputs(name: str, rows: int, precision: st
     assert "turns = 1," not in program.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 5])
 @pytest.mark.parametrize("by_d", [False, True])
 @pytest.mark.parametrize("name", LAPS)
@@ -462,6 +463,7 @@ BY_ROWS = [(name, "tf32") for name in EVERY_CHANNEL]
 BY_ROWS += [(name, "reference") for name in EVERY_CHANNEL if name != "phases, by three"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "precision"), BY_ROWS)
 def test_reduced_channels_are_stored_by_rows(name: str, precision: str, tmp_path: Path) -> None:
     with multiprocessors(2):
@@ -535,6 +537,7 @@ LINES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize("name", LINES)
 def test_rows_along_w_are_reduced_by_the_warp_that_has_them(name: str, precision: str, tmp_path: Path) -> None:
