@@ -17,7 +17,7 @@ from kernelwright.device import resolve
 from kernelwright.generate.conv import shape_of
 from kernelwright.generate.generate import ranked_choices
 from kernelwright.ir.nodes import Graph, Input, Map, Shape
-from kernelwright.kernels import conv_direct, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
+from kernelwright.kernels import conv_direct, conv_kept_sizes, conv_mma, conv_sm90, conv_sm90_kept, conv_sm90_ring
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_shape import ConvShape
 from kernelwright.kernels.gemm_shape import LAUNCH_US
@@ -221,7 +221,7 @@ def test_prices_of_weights_that_stay_are_those_that_were_measured(
 
 def test_rows_of_a_plane_leave_as_one_run_where_tiles_have_them_whole() -> None:
     shape = timed_shape("few channels 8->64", "tf32")
-    runs = {(c.tile_w, c.rows): conv_sm90_kept.run_vector(c, shape) for c in conv_sm90_kept.candidates(shape, H200)}
+    runs = {(c.tile_w, c.rows): conv_kept_sizes.run_vector(c, shape) for c in conv_sm90_kept.candidates(shape, H200)}
     assert runs[128, 2] == 4  # 252 floats, although a row of 126 begins at 8 bytes
     assert runs[128, 1] == runs[64, 2] == 0
 
@@ -243,7 +243,7 @@ def test_few_channels_need_no_sum_outside_of_the_tensor_cores() -> None:
     """72 of k: pairs have one accumulator, and so the same tiles as one product."""
     shape = timed_shape("few channels 8->64", "ieee")
     (config, *_) = conv_sm90_kept.configs(shape, H200)
-    assert conv_sm90_kept.sums_once(config, shape)
+    assert conv_kept_sizes.sums_once(config, shape)
     assert "every 80 of k" in conv_sm90_kept.arithmetic(config, shape)
 
 
@@ -275,8 +275,8 @@ def test_teams_abreast_carry_inputs_of_128_channels_once() -> None:
     shape = timed_shape("64->128 3x3", "tf32")
     (best, *_) = (c for c in conv_sm90_kept.configs(shape, H200) if c.abreast == 2)
     alone = next(c for c in conv_sm90_kept.configs(shape, H200) if c.abreast == 1)
-    assert conv_sm90_kept.shelves(best, shape) == 1
-    assert conv_sm90_kept.shelves(alone, shape) == 2
+    assert conv_kept_sizes.shelves(best, shape) == 1
+    assert conv_kept_sizes.shelves(alone, shape) == 2
     assert conv_sm90_kept.cost_us(best, shape, H200) < conv_sm90_kept.cost_us(alone, shape, H200)
     assert all(c.abreast == 1 for c in conv_sm90_kept.configs(timed_shape("few channels 8->64", "tf32"), H200))
 
@@ -337,13 +337,13 @@ def test_rows_without_seams_share_the_zeros_between_them() -> None:
     shape = streaming_shape(*MANY_TAPS)
     (best, *_) = conv_sm90_kept.configs(shape, H200)
     assert best.seamless
-    assert conv_sm90_kept.seamless_width(best, shape) == 35
+    assert conv_kept_sizes.seamless_width(best, shape) == 35
     assert best.tile_w == 36
     narrow = replace(best, tile_w=34, tile_n=math.ceil(34 * best.tile_h / 16) * 16)
     assert "some of the next row" in (conv_sm90_kept.why_not(narrow, shape, H200) or "")
     inside = streaming_shape("Conv2d(64, 128, 5)", (4, 64, 40, 40))
     config = next(c for c in conv_sm90_kept.streams(inside, H200) if c.seamless)
-    assert conv_sm90_kept.seamless_width(config, inside) == 40
+    assert conv_kept_sizes.seamless_width(config, inside) == 40
 
 
 def test_what_cannot_stream_says_why() -> None:
