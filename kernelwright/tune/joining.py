@@ -6,7 +6,7 @@ What a kernel takes comes as a function: by the cost model, or as measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias
 
 from kernelwright.ir.nodes import Node
@@ -47,6 +47,15 @@ def faster_joined(
         if ours_us is not None and theirs_us is not None and ours_us < margin(kernel) * theirs_us:
             found.add(kernel.core.routed)
     return frozenset(found)
+
+
+def replaced_by(kernels: Sequence[Kernel], ours: Plan, theirs: Plan) -> list[Kernel]:
+    """The kernels of another plan in whose place these are, with all that these bring along."""
+    nodes, before = frozenset[Node]().union(*map(nodes_of, kernels)), frozenset[Node]()
+    while nodes != before:
+        before = nodes
+        nodes = nodes.union(*(nodes_of(k) for k in (*ours.kernels, *theirs.kernels) if nodes_of(k) & before))
+    return [kernel for kernel in theirs.kernels if nodes_of(kernel) & nodes]
 
 
 def nodes_of(kernel: Kernel) -> frozenset[Node]:

@@ -17,7 +17,7 @@ from kernelwright.plan.opened import parts_of
 from kernelwright.plan.products import form_of
 from kernelwright.settings import Settings
 from kernelwright.tune.conv_library import conv_library_us
-from kernelwright.tune.joining import Microseconds, faster_joined, is_fed, is_joined, total
+from kernelwright.tune.joining import Microseconds, faster_joined, is_fed, is_joined, replaced_by, total
 from kernelwright.tune.layouts import faster_in_channels_last
 from kernelwright.tune.measure import pass_after_us
 from kernelwright.tune.tune import Tuned
@@ -87,18 +87,23 @@ def with_joined(routes: Routes, graph: Graph, device: Device) -> Routes:
 
 def with_again(routes: Routes, graph: Graph, device: Device) -> Routes:
     """The same, with those of our convolutions that are computed twice, for what is reduced of them and for the rest.
-    The cost model decides, by the whole plan: what else stores the result and reads it counts too."""
-    known = model_us(device)
-    for node in sorted(routes.own, key=lambda n: n.size, reverse=True):
-        if not isinstance(node, Conv) or device.kind != "cuda":
+    The cost model decides, by the whole plan: what else stores the result and reads it counts too. A plan of its own
+    has only who could save enough of it: of networks with a hundred convolutions nobody has."""
+    convs = frozenset(node for node in routes.own if isinstance(node, Conv)) if device.kind == "cuda" else frozenset()
+    if not convs:
+        return routes
+    known, margin = model_us(device), JOINED_CLEARLY_FASTER[Convolution]
+    once, twice = plan(graph, routes), plan(graph, replace(routes, reducing=routes.reducing | convs, again=convs))
+    once_us = total(map(known, once.kernels))
+    for node in sorted(convs, key=lambda n: n.size, reverse=True):
+        cores = [k for k in twice.kernels if k.core is not None and k.core.routed is node]
+        theirs_us = total(map(known, replaced_by(cores, twice, once))) if len(cores) > 1 else None
+        if once_us is None or theirs_us is None or theirs_us < (1 - margin) * once_us:
             continue
-        twice = replace(routes, reducing=routes.reducing | {node}, again=routes.again | {node})
-        planned = plan(graph, twice)
-        if sum(k.core is not None and k.core.routed is node for k in planned.kernels) < 2:
-            continue
-        twice_us, once_us = (total(map(known, made.kernels)) for made in (planned, plan(graph, routes)))
-        if twice_us is not None and once_us is not None and twice_us < JOINED_CLEARLY_FASTER[Convolution] * once_us:
-            routes = twice
+        tried = replace(routes, reducing=routes.reducing | {node}, again=routes.again | {node})
+        tried_us = total(map(known, plan(graph, tried).kernels))
+        if tried_us is not None and tried_us < margin * once_us:
+            routes, once_us = tried, tried_us
     return routes
 
 
