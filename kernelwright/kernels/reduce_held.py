@@ -84,8 +84,6 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{device.arch} has no blocks that could wait for each other."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row are held."
-    if work.late_bytes and work.line < work.columns:
-        return "the addresses of what only the last phase wants, where a row is no one line, take too many registers."
     if config.early < 1 or config.kept + config.early > max(1, config.held):
         return f"{config.kept} vectors kept and {config.early} early of {config.held}."
     if config.kept and not is_shared(config.lanes, work):
@@ -93,7 +91,8 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
     if config.held != slots(config, work) or config.held > MOST_HELD:
         return f"{config.held} vectors held of {slots(config, work)}; {MOST_HELD} at most."
     return (
-        reduce_woven.why_not_stored(config.blocks, work)
+        reduce_woven.why_no_late(work)
+        or reduce_woven.why_not_stored(config.blocks, work)
         or reduce.why_no_vectors(reduce_woven.as_plain(as_woven(config)), work)
         or reduce_woven.why_no_blocks(as_woven(config), work, device)
         or why_no_room(config, work, device)

@@ -102,15 +102,20 @@ def why_not(config: Config, work: RowWork, device: Device) -> str | None:
         return f"{device.arch} has too little shared memory."
     if work.across or work.columns % config.lanes:
         return "only whole vectors along a row are woven."
-    if work.late_bytes and work.line < work.columns:
-        return "the addresses of what only the last phase wants, where a row is no one line, take too many registers."
     return (
-        why_not_stored(config.blocks, work)
+        why_no_late(work)
+        or why_not_stored(config.blocks, work)
         or reduce.why_no_vectors(as_plain(config), work)
         or why_no_blocks(config, work, device)
         or why_no_places(config, work, device)
         or why_no_room(config, work, device)
     )
+
+
+def why_no_late(work: RowWork) -> str | None:
+    if work.late_bytes and work.line < work.columns:
+        return "the addresses of what only the last phase wants, where a row is no one line, take too many registers."
+    return None
 
 
 def why_not_stored(blocks: int, work: RowWork) -> str | None:

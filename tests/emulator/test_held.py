@@ -13,8 +13,7 @@ from kernelwright.kernels import reduce_held
 from tests.cases_of_rows import softmax_case, three_reductions, weighted_case
 from tests.emulator.build import g_plus_plus, library_of, multiprocessors, order
 from tests.emulator.test_reductions import H200, RACE, call, case_of
-from tests.emulator.test_woven import runs_of
-from tests.property.graphs_of_rows import Case
+from tests.emulator.test_woven import runs_of, shifted, stays_in_its_rows
 from tests.property.runs_of_rows import Run
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -75,21 +74,11 @@ def test_phases_between_walk_over_what_is_held() -> None:
 
 
 def test_infinities_and_nan_stay_in_their_rows() -> None:
-    x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
-    x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    (run,), caller = runs_of([(softmax_case(x), Held(32, 4, 4, 0, 2, 2, 3))])
-    with multiprocessors(1):
-        (got,) = run.forward(caller)(None, x)
-    wanted = torch.softmax(x, 1)
-    assert torch.equal(got.isnan(), wanted.isnan())
-    assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-7, equal_nan=True)
+    stays_in_its_rows(Held(32, 4, 4, 0, 2, 2, 3))
 
 
 def test_operands_off_their_alignment_have_a_block_a_row() -> None:
-    case = case_of((5, 128), (1,))
-    (x,) = case.tensors
-    shifted = torch.empty(5 * 128 + 1)[1:].view(5, 128).copy_(x)
-    (run,), caller = runs_of([(Case(case.graph, case.wide, (shifted,)), Held(32, 4, 1, 0, 1, 1, 2))])
+    (run,), caller = runs_of([(shifted((5, 128)), Held(32, 4, 1, 0, 1, 1, 2))])
     run.check(caller)
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import pytest
-import torch
 
-from kernelwright.ir.nodes import Shape
 from kernelwright.kernels import reduce_spread
-from tests.cases_of_rows import softmax_case, weighted_case
+from tests.cases_of_rows import weighted_case
 from tests.emulator.build import g_plus_plus
 from tests.emulator.test_reductions import case_of
-from tests.emulator.test_woven import runs_of
+from tests.emulator.test_woven import runs_of, shifted, stays_in_its_rows
 from tests.property.graphs_of_rows import Case
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -40,17 +38,8 @@ def test_rows_that_all_threads_store_are_right(name: str) -> None:
 
 
 def test_operands_off_their_alignment_are_stored_one_by_one() -> None:
-    shape: Shape = (3, 512)
-    case = case_of(shape, (1,))
-    shifted = torch.empty(3 * 512 + 1)[1:].view(shape).copy_(case.tensors[0])
-    checked(Case(case.graph, case.wide, (shifted,)), Spread(32, 4, 4, 2, 32, 1))
+    checked(shifted((3, 512)), Spread(32, 4, 4, 2, 32, 1))
 
 
 def test_infinities_and_nan_stay_in_their_rows() -> None:
-    x = torch.randn((6, 1000), generator=torch.Generator().manual_seed(3))
-    x[0, 17], x[1, 999], x[2, 0], x[4] = float("nan"), float("inf"), -float("inf"), -float("inf")
-    (run,), caller = runs_of([(softmax_case(x), Spread(32, 4, 4, 3, 64, 1))])
-    (got,) = run.forward(caller)(None, x)
-    wanted = torch.softmax(x, 1)
-    assert torch.equal(got.isnan(), wanted.isnan())
-    assert torch.allclose(got, wanted, rtol=1e-5, atol=1e-7, equal_nan=True)
+    stays_in_its_rows(Spread(32, 4, 4, 3, 64, 1))
