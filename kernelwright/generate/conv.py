@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from kernelwright.device import Device
-from kernelwright.generate.epilogue import EpilogueWriter, vector_of
+from kernelwright.generate.epilogue import EpilogueWriter, in_few_instructions, vector_of
 from kernelwright.generate.gemm import UINT8, launcher_name, pointer_text
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, names_in
@@ -254,20 +253,18 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
     return writer, row_formula(writer.region, writer.phases)
 
 
-# Functions that there are in few instructions too, for arguments that have 11 bits.
-IN_FEW_INSTRUCTIONS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish)\(")
-# The same where channels are reduced. What is raised there is what was taken of the largest: a softmax.
-IN_FEW_OF_ROWS = re.compile(r"\bkw::(tanh|sigmoid|silu|mish|hardsigmoid|hardswish|exp)\(")
-
-
 def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:
-    """What becomes of a sum, as accurate as the sum is: after one product of scaled float16, TF32's 11 bits."""
-    one_product = isinstance(choice, conv_mma.Config) and choice.products == 1
-    if not one_product or core_of(kernel).node.dtype.name != "float32":
+    """What becomes of a sum, as accurate as the sum has to be: where TF32 is allowed, after 11 bits. Where channels are
+    reduced, what is raised is what was taken of the largest: a softmax."""
+    if not isinstance(choice, conv_mma.Config) or not shape_of(kernel).tf32 or not is_float32(kernel):
         return struct
     if not kernel.region.axes:
-        return IN_FEW_INSTRUCTIONS.sub(r"kw::near_\1(", struct)
-    return IN_FEW_OF_ROWS.sub(r"kw::near_\1(", struct) if tile_rows(kernel.region).by_rows else struct
+        return in_few_instructions(struct)
+    return in_few_instructions(struct, besides="exp") if tile_rows(kernel.region).by_rows else struct
+
+
+def is_float32(kernel: Kernel) -> bool:
+    return core_of(kernel).node.dtype.name == "float32"
 
 
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:

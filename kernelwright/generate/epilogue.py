@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -15,8 +16,17 @@ from kernelwright.plan import Region
 
 LINE_BYTES = 128  # of the caches
 
+# Functions that there are in few instructions too (`kw::near_tanh`), for arguments that have 11 bits.
+IN_FEW_INSTRUCTIONS = "tanh|sigmoid|silu|mish|hardsigmoid|hardswish|gelu_erf|gelu_tanh"
+
 # Of a result's own operands, what may be held until it leaves late: more makes the widest tile spill.
 MOST_AHEAD_BYTES = 6
+
+
+def in_few_instructions(struct: str, besides: str = "") -> str:
+    """The struct with functions as accurate as arguments of 11 bits deserve; `besides`: one more of them."""
+    names = "|".join(filter(None, (IN_FEW_INSTRUCTIONS, besides)))
+    return re.sub(rf"\bkw::({names})\(", r"kw::near_\1(", struct)
 
 
 def epilogue_grid(region: Region) -> Grid:

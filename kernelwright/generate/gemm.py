@@ -8,7 +8,14 @@ from functools import partial
 from typing import Any, Protocol, TypeGuard
 
 from kernelwright.device import Device
-from kernelwright.generate.epilogue import EpilogueWriter, LateWriter, epilogue_grid, may_leave_late, vector_of
+from kernelwright.generate.epilogue import (
+    EpilogueWriter,
+    LateWriter,
+    epilogue_grid,
+    in_few_instructions,
+    may_leave_late,
+    vector_of,
+)
 from kernelwright.generate.literals import camel, identifier, local, names_in
 from kernelwright.generate.phases import is_full
 from kernelwright.generate.pointwise import BodyLines, Writer, formula_of
@@ -125,7 +132,7 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
         share_pointers(writer, region)
     body, launcher = camel(kernel.name), launcher_name(kernel)
     formula = "; ".join([after, *(prologue_formula(*side) for side in computed_sides(core))])
-    structs = [writer.struct(body, after), *prologue_structs(core, body)]
+    structs = [as_accurate(writer.struct(body, after), kernel), *prologue_structs(core, body)]
     struct = "\n\n".join([*structs, module.entry(launcher, choice, gemm, body)])
     extra = gemm_extra(module, kernel, choice)
     packed = [identifier(b.name) for b in extra.reads if b.packed_from is not None]
@@ -136,6 +143,12 @@ def gemm_source(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Sourc
     needs = {*names_in(struct), *module.HEADERS, "OnDevice", "addressed"}
     template, words = module.HEADERS[-1], module.arithmetic(choice, gemm)
     return Source(kernel, gemm, choice, formula, struct, template, call, tuple(sorted(needs)), words)
+
+
+def as_accurate(struct: str, kernel: Kernel) -> str:
+    """What becomes of a sum, as accurate as it has to be: where operands and results have 16 bits, after 11."""
+    dtypes = [core_of(kernel).node.a.dtype, *(node.dtype for node, _ in kernel.region.stores)]
+    return in_few_instructions(struct) if not kernel.region.axes and all(d.itemsize == 2 for d in dtypes) else struct
 
 
 def epilogue_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Writer, str]:

@@ -18,7 +18,7 @@ PIECE = 3
 class Block:
     """Warpgroups that multiply and that carry, and what their threads may hold without a spill (seen by compiling):
     sums, and sums whose channels are reduced and stored again; inputs on their way: of one octet, of several, whose
-    places differ, and pairs, which take more to make."""
+    places differ, and of several as pairs, which take more to make."""
 
     teams: int
     carriers: int
@@ -245,9 +245,9 @@ def most_sums(config: Config, shape: ConvShape) -> int:
 
 
 def most_held(config: Config) -> int:
-    if config.products == 3:
-        return config.block.most_held_of_pairs
-    return config.block.most_held_of_one if config.octets == 1 else config.block.most_held
+    if config.octets == 1:
+        return config.block.most_held_of_one
+    return config.block.most_held_of_pairs if config.products == 3 else config.block.most_held
 
 
 def of_a_lap(config: Config) -> Config:

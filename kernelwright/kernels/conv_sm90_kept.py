@@ -34,6 +34,7 @@ from kernelwright.kernels.conv_kept_sizes import (
     slab_vector,
     stage_bytes,
     sums,
+    sums_once,
     ways_through_phases,
 )
 from kernelwright.kernels.conv_mma import floor_us, packed_bytes
@@ -50,6 +51,8 @@ MOST_COLUMNS = 256  # of an instruction
 FEWEST_PLACES, MOST_PLACES = 3, 64
 # Weights that could stay stream only where that is so much cheaper: prices of the one were fitted, of the other not.
 WORTH_STREAMING = 1.25
+# Three products instead of one may take so many times as long, by the model: where it says 1.13, [measured].
+NEARLY_FREE = 1.15
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 
@@ -120,6 +123,18 @@ def why_not_streamed(config: Config, shape: ConvShape) -> str | None:
 
 @cache
 def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
+    """As accurate as is asked for; or as IEEE float32 where that is nearly free. Results that memory waits for anyway
+    leave the tensor cores idle, and the library multiplies few channels in IEEE float32 even where TF32 is allowed."""
+    asked = configs_as_asked(shape, device)
+    if not asked or not shape.tf32 or shape.dtype != "float32" or shape.rows is not None:
+        return asked
+    exact = [c for c in configs_as_asked(replace(shape, tf32=False), device) if sums_once(c, shape)]
+    most = NEARLY_FREE * cost_us(asked[0], shape, device)
+    return tuple(exact) if exact and cost_us(exact[0], shape, device) <= most else asked
+
+
+@cache
+def configs_as_asked(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """The best width for every kind of block, number of rows and of octets, way out, and with or without laps; where
     weights stream the best number of rows too; the most promising first."""
     kept, streamed = best_of_each(candidates(shape, device), shape, device), []

@@ -35,9 +35,10 @@ template <class C> struct Layout {
     static constexpr int begin = 65536 / threads / 8 * 8;
     // So divided, configs that were compiled do not spill.
     static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
-    static constexpr int of_two = many_sums ? 104 : 112, of_one = C::teams == 3 ? 128 : streams ? 120 : 136;
+    static constexpr bool mostly_sums = streams || (S::halves == 2 && many_sums);
+    static constexpr int of_two = many_sums ? 104 : 112, of_one = C::teams == 3 ? 128 : mostly_sums ? 120 : 136;
     static constexpr int carrier_registers = C::carriers == 2 ? of_two : of_one;
-    static constexpr int beside_one = C::teams == 3 ? 128 : streams ? 192 : 184;
+    static constexpr int beside_one = C::teams == 3 ? 128 : mostly_sums ? 192 : 184;
     static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : beside_one;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");

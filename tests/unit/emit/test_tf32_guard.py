@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from kernelwright.capture import capture
@@ -16,9 +18,32 @@ from tests.stages import EXAMPLES
 
 H200 = resolve("h200")
 
+# So many channels that products count: with fewer all three are nearly free.
+MODEL = """\
+import torch
+from torch import nn
 
-def emitted(precision: str, tf32: bool) -> str:
-    problem = load(EXAMPLES / "conv_divide_leakyrelu.py")
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(64, 64, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+
+def get_inputs():
+    return [torch.rand(8, 64, 128, 128)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def emitted(path: Path, precision: str, tf32: bool) -> str:
+    problem = load(path)
     graph = simplify(capture(problem))
     own = frozenset(node for node in prepared(graph).nodes() if may_be_ours(node, H200))
     planned = plan(graph, Routes(own, frozenset(), precision, tf32))
@@ -34,8 +59,17 @@ def emitted(precision: str, tf32: bool) -> str:
     ],
     ids=["flag allows it", "flag forbids it", "user allows it"],
 )
-def test_the_flag_is_watched_where_it_was_the_reason(precision: str, tf32: bool, guarded: bool, words: str) -> None:
-    text = emitted(precision, tf32)
+def test_the_flag_is_watched_where_it_was_the_reason(
+    precision: str, tf32: bool, guarded: bool, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / "model.py").write_text(MODEL)
+    text = emitted(tmp_path / "model.py", precision, tf32)
     assert ("torch.backends.cudnn.allow_tf32" in text) == guarded
     assert words in text
-    assert "convolution of 8 to 64 channels by 3 x 3" in text
+    assert "convolution of 64 to 64 channels by 3 x 3" in text
+
+
+def test_the_flag_is_not_asked_for_where_all_products_are_taken_anyway() -> None:
+    text = emitted(EXAMPLES / "conv_divide_leakyrelu.py", "reference", True)
+    assert "torch.backends.cudnn.allow_tf32" not in text
+    assert "three tensor-core products" in text

@@ -172,13 +172,15 @@ def test_of_weights_that_stay_a_config_about_as_fast_as_the_fastest_is_first(
     name: str, precision: str, commit: str
 ) -> None:
     """Other templates were not run beside them; who sends results, and who carries for whom, is told apart. There
-    were no laps yet."""
+    were no laps yet, and no pairs in tiles of 256 columns."""
     times = measured()[name, precision, commit]
-    first = next(c for c in conv_sm90_kept.configs(timed_shape(name, precision), H200) if c.laps == 1)
+    ranked = conv_sm90_kept.configs_as_asked(timed_shape(name, precision), H200)
+    first = next(c for c in ranked if c.laps == 1 and (c.products, c.tile_n) != (3, 256))
     assert times[first] <= 1.04 * min(times.values())
 
 
-LAST = {(name, precision): times for (name, precision, _), times in measured().items()}
+# But for few channels, whose fastest config, pairs in tiles of 256 columns, came later.
+LAST = {(name, precision): times for (name, precision, _), times in measured().items() if "few channels" not in name}
 
 
 @pytest.mark.parametrize(("name", "precision"), LAST)
@@ -187,6 +189,15 @@ def test_a_config_that_was_about_the_fastest_is_on_the_tuners_list(name: str, pr
     times = LAST[name, precision]
     listed = short_list(timed_kernel(name, precision), H200)
     assert min(times.get(config, math.inf) for config in listed) <= 1.03 * min(times.values())
+
+
+def test_three_products_are_taken_where_they_are_nearly_free() -> None:
+    """Few channels, all of whose k is one sum, and results that take longer. Not where products count."""
+    names = ("few channels 8->64", "64->128 3x3")
+    few, many = (conv_sm90_kept.configs(timed_shape(name, "tf32"), H200) for name in names)
+    assert {c.products for c in few} == {3}
+    assert (few[0].tile_n, few[0].teams) == (256, 2)
+    assert {c.products for c in many} == {1}
 
 
 def priced(sent: bool, abreast: int, latest: bool) -> list[float]:
@@ -234,7 +245,7 @@ def test_rows_of_a_tile_are_as_wide_as_wastes_least() -> None:
 
 def test_weights_that_do_not_fit_say_so() -> None:
     shape = timed_shape("few channels 8->64", "tf32")
-    (config, *_) = conv_sm90_kept.configs(shape, H200)
+    (config, *_) = conv_sm90_kept.configs_as_asked(shape, H200)
     assert "of shared memory" in (conv_sm90_kept.why_not(config, replace(shape, channels=800), H200) or "")
     assert conv_sm90_kept.configs(shape, A100) == ()
 
