@@ -19,6 +19,8 @@ T = TypeVar("T")
 
 # Rows that fill tiles badly, and the most inputs between the first and the last tap of a place where they are merged.
 SHORT_ROW, MOST_BETWEEN = 24, 64
+# With a stride along w some templates do not take few channels: a column must be longer than this to be worth a row.
+SHORT_COLUMN = 256
 
 
 def with_longer_rows(shape: ConvShape) -> ConvShape:
@@ -44,7 +46,7 @@ def is_worth_it(shape: ConvShape) -> bool:
     nothing, and where rows are short it is less than what tiles that are wider than a row, or many rows high, lose.
     """
     extent, between = shape.x_space[2], (shape.kernel[1] - 1) * shape.dilation[1] * shape.x_space[2]
-    longer = math.prod(shape.y_space[:2]) > 1
+    longer = math.prod(shape.y_space[:2]) > 1 and (shape.stride(1) == 1 or shape.y_space[1] > SHORT_COLUMN)
     return longer and (extent == 1 or between == 0 or (extent <= SHORT_ROW and between <= MOST_BETWEEN))
 
 
