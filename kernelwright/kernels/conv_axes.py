@@ -17,8 +17,9 @@ from kernelwright.plan.convolutions import Axis, Phase
 
 T = TypeVar("T")
 
-# Rows that fill tiles badly, and the most inputs between the first and the last tap of a place where they are merged.
-SHORT_ROW, MOST_BETWEEN = 24, 64
+# Rows that fill tiles badly, and the most inputs between the first and the last tap of a place where they are merged. Of
+# one channel a group rows must be shorter: a thread of conv_direct reads an input once for all of its rows. By prices.
+SHORT_ROW, SHORT_ROW_OF_ONE, MOST_BETWEEN = 24, 5, 64
 # With a stride along w some templates do not take few channels: a column must be longer than this to be worth a row.
 SHORT_COLUMN = 256
 
@@ -47,7 +48,8 @@ def is_worth_it(shape: ConvShape) -> bool:
     """
     extent, between = shape.x_space[2], (shape.kernel[1] - 1) * shape.dilation[1] * shape.x_space[2]
     longer = math.prod(shape.y_space[:2]) > 1 and (shape.stride(1) == 1 or shape.y_space[1] > SHORT_COLUMN)
-    return longer and (extent == 1 or between == 0 or (extent <= SHORT_ROW and between <= MOST_BETWEEN))
+    short = extent <= (SHORT_ROW_OF_ONE if shape.channels == 1 else SHORT_ROW)
+    return longer and (extent == 1 or between == 0 or (short and between <= MOST_BETWEEN))
 
 
 def joined(shape: ConvShape) -> ConvShape:
