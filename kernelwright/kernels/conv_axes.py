@@ -17,8 +17,8 @@ from kernelwright.plan.convolutions import Axis, Phase
 
 T = TypeVar("T")
 
-# Rows that fill tiles badly, and the most inputs between the first and the last tap of a place where they are merged. Of
-# one channel a group rows must be shorter: a thread of conv_direct reads an input once for all of its rows. By prices.
+# Rows that fill tiles badly, and the most inputs between the first and the last tap of a place where they are merged.
+# Of one channel a group rows must be shorter: a thread of conv_direct reads an input once for all its rows. By prices.
 SHORT_ROW, SHORT_ROW_OF_ONE, MOST_BETWEEN = 24, 5, 64
 # With a stride along w some templates do not take few channels: a column must be longer than this to be worth a row.
 SHORT_COLUMN = 256
