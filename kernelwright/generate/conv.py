@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Protocol, TypeVar
 
 from kernelwright.device import Device
@@ -16,10 +16,12 @@ from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.pointwise import Writer, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
+from kernelwright.generate.rows import tile_grid
 from kernelwright.generate.template import Extra, Template
-from kernelwright.generate.tile_rows import lanes_of, tile_rows, writer_of
-from kernelwright.ir.nodes import Shape
+from kernelwright.generate.tile_rows import is_line, is_whole, lanes_of, tile_rows, writer_of
+from kernelwright.ir.nodes import Conv, Shape
 from kernelwright.kernels import conv_direct, conv_mma, conv_rows, conv_sm90, conv_sm90_kept, conv_sm90_ring
+from kernelwright.kernels.conv_axes import with_longer_rows
 from kernelwright.kernels.conv_mma import workspace_bytes
 from kernelwright.kernels.conv_shape import CPP_TYPE, SINGLE, ConvShape
 from kernelwright.plan import Buffer, Kernel, Layout, Region
@@ -62,29 +64,19 @@ def core_of(kernel: Kernel) -> Convolution:
 
 def shape_of(kernel: Kernel) -> ConvShape:
     shape = spatial_shape(kernel)
-    return in_one_row(shape, core_of(kernel).x) if shape.flat and is_pointwise(shape) else shape
+    return with_longer_rows(shape) if walks_evenly(kernel.region) else shape
 
 
-def is_pointwise(shape: ConvShape) -> bool:
-    """One tap, which moves nothing."""
-    return {*shape.kernel, *shape.strides} == {1} and not any(shape.padding) and shape.x_space == shape.y_space
-
-
-def in_one_row(shape: ConvShape, x: Layout) -> ConvShape:
-    """A plane as one long row, if memory has it so: no tile then ends where a row does."""
-    axes = merged_axes(x.shape[2:], [x.strides[2:]])
-    if len(axes) != 1:
-        return shape
-    (count, (pitch,)), *_ = axes
-    row = replace(SINGLE, count=count)
-    return replace(
-        shape,
-        x_space=(1, 1, count),
-        y_space=(1, 1, count),
-        x_pitches=(*shape.x_pitches[:2], 0, 0, pitch),
-        transposed=False,
-        phases=(Phase((SINGLE, SINGLE, row)),),
-    )
+@lru_cache(maxsize=256)  # asked for once a config
+def walks_evenly(region: Region) -> bool:
+    """Whether what follows walks through a plane with one stride in every operand, and asks for the end of no row."""
+    if not region.axes:
+        return is_flat(region)
+    if region.window or is_line(region):
+        return False
+    grid = tile_grid(region, across=is_whole(region))
+    assert isinstance(region.given, Conv)
+    return (grid.outer if grid.across else grid.reduced)[-1] % math.prod(region.given.shape[2:]) == 0
 
 
 def spatial_shape(kernel: Kernel) -> ConvShape:
@@ -332,14 +324,20 @@ def row_of(module: Convolver) -> Template:
 # --- on a CPU: few channels in our own code, the rest is the library's
 
 
+def shape_on_cpu(kernel: Kernel) -> ConvShape:
+    """Rows are what threads share, and ends of rows cost little: only where there is one tap is a plane one row."""
+    shape = spatial_shape(kernel)
+    return shape_of(kernel) if set(shape.kernel) == {1} else shape
+
+
 def rows_configs(kernel: Kernel, device: Device) -> Sequence[conv_rows.Config]:
     if not isinstance(kernel.core, Convolution) or device.kind != "cpu" or kernel.region.axes:
         return ()  # nor does it reduce its own result
-    return conv_rows.configs(shape_of(kernel), device)
+    return conv_rows.configs(shape_on_cpu(kernel), device)
 
 
 def rows_source(kernel: Kernel, choice: conv_rows.Config) -> Source:
-    core, shape = core_of(kernel), shape_of(kernel)
+    core, shape = core_of(kernel), shape_on_cpu(kernel)
     writer = ConvEpilogueWriter(kernel.region, epilogue_grid(kernel.region))
     body, name = camel(kernel.name), launcher_name(kernel)
     struct = f"{writer.struct(body, formula_of(kernel.region))}\n\n{conv_rows.entry(name, choice, shape)}"
@@ -356,8 +354,8 @@ ROWS = Template(
     headers=("pointwise", *conv_rows.HEADERS),
     types=(conv_rows.Config,),
     configs=rows_configs,
-    cost_us=lambda choice, kernel, device: conv_rows.cost_us(choice, shape_of(kernel), device),
-    floor_us=lambda kernel, device: conv_rows.floor_us(shape_of(kernel), device),
+    cost_us=lambda choice, kernel, device: conv_rows.cost_us(choice, shape_on_cpu(kernel), device),
+    floor_us=lambda kernel, device: conv_rows.floor_us(shape_on_cpu(kernel), device),
     source=rows_source,
     extra=lambda kernel, choice: Extra((core_of(kernel).x.buffer, core_of(kernel).weight.buffer)),
 )

@@ -337,7 +337,8 @@ def why_not_convolved(config: Config, shape: ConvShape, device: Device) -> str |
         return f"{len(shape.phases)} phases; at most {MOST_PHASES} are arguments of a kernel."
     if config.tile_b * math.prod(config.tile) > config.tile_n:
         return f"a tile of {config.tile_b * math.prod(config.tile)} outputs in {config.tile_n} columns."
-    if config.tile_b * abs(shape.x_pitches[0]) >= 2**31 or max(shape.x_pitches[2:]) * max(shape.x_space) >= 2**31:
+    last = sum(pitch * (extent - 1) for pitch, extent in zip(shape.x_pitches[2:], shape.x_space, strict=True))
+    if config.tile_b * abs(shape.x_pitches[0]) >= 2**31 or last >= 2**31:
         return "a place in an image needs more than 31 bits."
     if grid(config, shape) > MOST_GRID:
         return f"{grid(config, shape):,} blocks; a grid has at most {MOST_GRID:,}."
