@@ -428,10 +428,10 @@ def why_not_section(program: Program) -> str:
 
 
 def uses_tf32(source: Source) -> bool:
-    """Whether a convolution, or what becomes of it, has TF32's accuracy because PyTorch's flag allowed that."""
+    """Whether a convolution has TF32's accuracy because PyTorch's flag allowed that."""
     core = source.kernel.core
     by_flag = isinstance(core, Convolution) and core.precision == "reference" and core.node.dtype is float32
-    return by_flag and (getattr(source.choice, "products", 3) == 1 or "kw::near_" in source.struct)
+    return by_flag and getattr(source.choice, "products", 3) == 1
 
 
 def modules_of(program: Program) -> dict[str, object]:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from kernelwright.device import Device
 from kernelwright.generate.epilogue import EpilogueWriter, in_few_instructions, vector_of
-from kernelwright.generate.gemm import UINT8, launcher_name, pointer_text
+from kernelwright.generate.gemm import UINT8, flops_of, launcher_name, pointer_text
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import camel, identifier, names_in
 from kernelwright.generate.pointwise import Writer, formula_of
@@ -106,6 +106,7 @@ def spatial_shape(kernel: Kernel) -> ConvShape:
         constant=core.constant,
         tf32=core.precision in TF32_IS_ENOUGH,
         epilogue_bytes=region.bytes_moved,
+        epilogue_flops=flops_of(region.maps) if rows is None else 0,
         rows=rows,
         sendable=rows is None and is_sendable(region),
     )
@@ -246,17 +247,14 @@ def epilogue_of(module: Convolver, kernel: Kernel, choice: Any, scratch: Sequenc
 
 
 def as_accurate(struct: str, kernel: Kernel, choice: Any) -> str:
-    """What becomes of a sum, as accurate as the sum has to be: where TF32 is allowed, after 11 bits. Where channels are
-    reduced, what is raised is what was taken of the largest: a softmax."""
-    if not isinstance(choice, conv_mma.Config) or not shape_of(kernel).tf32 or not is_float32(kernel):
+    """What becomes of a sum, as accurate as the sum is: after one product of scaled float16, TF32's 11 bits. Where
+    channels are reduced, what is raised is what was taken of the largest: a softmax."""
+    one_product = isinstance(choice, conv_mma.Config) and choice.products == 1
+    if not one_product or core_of(kernel).node.dtype.name != "float32":
         return struct
     if not kernel.region.axes:
         return in_few_instructions(struct)
     return in_few_instructions(struct, besides="exp") if tile_rows(kernel.region).by_rows else struct
-
-
-def is_float32(kernel: Kernel) -> bool:
-    return core_of(kernel).node.dtype.name == "float32"
 
 
 def conv_source(module: Convolver, kernel: Kernel, choice: Any) -> Source:

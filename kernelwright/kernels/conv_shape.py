@@ -61,6 +61,7 @@ class ConvShape:
     vector             the most neighbours along w that every operand of the epilogue can load or store at once
     constant           the weight changes only when weights are loaded: it may be packed ahead
     tf32               11 bits of each operand are enough
+    epilogue_flops     of one result, where nothing is reduced
     rows               what the epilogue reduces, if it does
     sendable           one result of float32, whose rows lie whole in memory; all else it reads is the same for a row
     """
@@ -87,6 +88,7 @@ class ConvShape:
     constant: bool
     tf32: bool
     epilogue_bytes: int
+    epilogue_flops: int = 0
     rows: TileRows | None = None
     sendable: bool = False
 

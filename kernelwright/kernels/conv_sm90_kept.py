@@ -51,8 +51,11 @@ MOST_COLUMNS = 256  # of an instruction
 FEWEST_PLACES, MOST_PLACES = 3, 64
 # Weights that could stay stream only where that is so much cheaper: prices of the one were fitted, of the other not.
 WORTH_STREAMING = 1.25
-# Three products instead of one may take so many times as long, by the model: where it says 1.13, [measured].
+# Three products instead of one may take so many times as long, by the model, which is too high for them: 8 -> 64
+# channels, bias, division and leaky_relu are priced 1.13 times as high, and took 1.00 and 1.06 times as long in two runs
+# on an H200. Only where little becomes of a sum: with hardswish they took 1.12, with mish 1.12, with a division 1.17.
 NEARLY_FREE = 1.15
+FEW_FLOPS = 6
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
 
 
@@ -126,7 +129,8 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     """As accurate as is asked for; or as IEEE float32 where that is nearly free. Results that memory waits for anyway
     leave the tensor cores idle, and the library multiplies few channels in IEEE float32 even where TF32 is allowed."""
     asked = configs_as_asked(shape, device)
-    if not asked or not shape.tf32 or shape.dtype != "float32" or shape.rows is not None:
+    plain = shape.rows is None and shape.epilogue_flops <= FEW_FLOPS
+    if not asked or not plain or not shape.tf32 or shape.dtype != "float32":
         return asked
     exact = [c for c in configs_as_asked(replace(shape, tf32=False), device) if sums_once(c, shape)]
     most = NEARLY_FREE * cost_us(asked[0], shape, device)
