@@ -51,9 +51,9 @@ MOST_COLUMNS = 256  # of an instruction
 FEWEST_PLACES, MOST_PLACES = 3, 64
 # Weights that could stay stream only where that is so much cheaper: prices of the one were fitted, of the other not.
 WORTH_STREAMING = 1.25
-# Three products instead of one may take so many times as long, by the model, which is too high for them: 8 -> 64
-# channels, bias, division and leaky_relu are priced 1.13 times as high, and took 1.00 and 1.06 times as long in two runs
-# on an H200. Only where little becomes of a sum: with hardswish they took 1.12, with mish 1.12, with a division 1.17.
+# Three products instead of one may take so many times as long by the model, which prices them too high: 8 -> 64 with
+# bias, division and leaky_relu at 1.13, where they took 1.00 and 1.06 times as long in two runs on an H200. Only where
+# little becomes of a sum: with hardswish it was 1.12, with mish 1.12, with a division 1.17.
 NEARLY_FREE = 1.15
 FEW_FLOPS = 6
 MOST_GROUP = 5  # steps of 16 of k that pairs may be summed in the tensor core: with 5, few channels need no further sum
