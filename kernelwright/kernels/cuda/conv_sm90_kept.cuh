@@ -105,6 +105,12 @@ template <class C> struct Sums {
 #pragma unroll
             for (int i = 0; i < wide / 2; i++) total[r][i] *= factor;
     }
+    KW_DEVICE void undo_truncation() {
+#pragma unroll
+        for (int r = 0; r < parts; r++)
+#pragma unroll
+            for (int i = 0; i < wide / 2; i++) total[r][i] = split::undo_truncation_or_not(total[r][i]);
+    }
     KW_DEVICE void clear() {
 #pragma unroll
         for (int r = 0; r < parts; r++)
@@ -257,6 +263,10 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
         __syncwarp();
         if (lap.is_last && threadIdx.x % 32 == 0)
             ptx90::barrier_arrive(ptx90::shared_address(&shared.empty[ring][at.stage]));
+    }
+    if constexpr (C::products == 3) {
+#pragma unroll
+        for (int p = 0; p < C::w_phases; p++) sums[p].undo_truncation();
     }
 }
 

@@ -499,6 +499,11 @@ KW_DEVICE float undo_truncation(float x) {
     return __uint_as_float(bits + ((bits & 15u) != 0));
 }
 
+// The same of a sum that may not be finite: half a unit or more in the last place, which is one when it is rounded.
+KW_DEVICE float undo_truncation_or_not(float x) {
+    return (__float_as_uint(x) & 15u) != 0 ? fmaf(x, 0x1p-24f, x) : x;
+}
+
 KW_DEVICE bool all_finite(const float (&v)[4]) {
     return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
