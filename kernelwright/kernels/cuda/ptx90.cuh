@@ -28,6 +28,9 @@ KW_DEVICE void store_shared(uint32_t address, const float* from) {
                  "f"(from[3])
                  : "memory");
 }
+KW_DEVICE void store_shared(uint32_t address, float from) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(from) : "memory");
+}
 KW_DEVICE void load_shared(uint32_t (&to)[4], uint32_t address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
