@@ -536,7 +536,7 @@ __global__ void __launch_bounds__(threads, 1)
                     const __grid_constant__ typename Prologue::Args made) {
     using Leaves = Leaving<Epilogue>;
     extern __shared__ uint8_t shared[];
-    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 5 : 2) * slots];
+    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
     Ring ring;
     ring.data = (shared_address(shared) + 1023) & ~1023u;
     ring.full = shared_address(barriers);
@@ -545,7 +545,8 @@ __global__ void __launch_bounds__(threads, 1)
         for (int i = 0; i < slots; i++) {
             barrier_init(ring.full + i * 8, 1);
             barrier_init(ring.empty + i * 8, consumer_warps);
-            if constexpr (Leaves::by_ring) barrier_init(Leaves::written(ring, i), consumer_warps / 2);
+            if constexpr (Leaves::by_ring)
+                for (int c = 0; c < 2; c++) barrier_init(Leaves::written(ring, i, c), consumer_warps / 2);
         }
         barrier_init_fence();
     }

@@ -86,16 +86,20 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         return at;
     }
 
-    // The barrier at which the four warps that write to a slot arrive, and what they say of where its results belong.
-    KW_DEVICE static uint32_t written(const Ring& ring, int slot) { return ring.empty + (slots + slot) * 8; }
-    KW_DEVICE static uint32_t corner_of(const Ring& ring, int slot) { return ring.empty + 2 * slots * 8 + slot * 16; }
-    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, const Corner& corner) {
+    // The barrier at which the four warps of a warpgroup arrive that have written to a slot, and what they say of where its
+    // results belong. Each warpgroup has barriers of its own: who waits for one must not be ahead of it by a phase, as it
+    // would be where the other warpgroup had yet to write to the same slot.
+    KW_DEVICE static uint32_t written(const Ring& ring, int slot, int consumer) {
+        return ring.empty + ((1 + consumer) * slots + slot) * 8;
+    }
+    KW_DEVICE static uint32_t corner_of(const Ring& ring, int slot) { return ring.empty + 3 * slots * 8 + slot * 16; }
+    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, int consumer, const Corner& corner) {
         fence_for_copy_engine();
         __syncwarp();
         if (threadIdx.x % 32 != 0) return;
         const uint32_t said[4] = {(uint32_t)corner.x, (uint32_t)corner.y, (uint32_t)corner.z, 0};
         if (threadIdx.x % 128 == 0) store_shared(corner_of(ring, at.slot), said);
-        barrier_arrive(written(ring, at.slot));
+        barrier_arrive(written(ring, at.slot, consumer));
     }
 
     // A warpgroup's sums, of column blocks that begin at `columns`, to slots from `first` on.
@@ -157,7 +161,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                                  R::x(i) / gemm_sm90_sent::box_columns * gemm_sm90_sent::box_bytes,
                              four);
             }
-            if (!__any_sync(~0u, again)) hand_over(ring, at, corner(group));
+            if (!__any_sync(~0u, again)) hand_over(ring, at, consumer, corner(group));
         }
         if (!__any_sync(~0u, again)) return;
         __syncwarp();  // before others write over what a lane wrote
@@ -182,7 +186,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         }
 #pragma unroll 1
         for (int group = withheld; group < groups<Config>; group++)
-            hand_over(ring, advance(first, group), corner(group));
+            hand_over(ring, advance(first, group), consumer, corner(group));
     }
 
     // A thread: what its warpgroup has written, tile after tile. It has 24 registers, and so is told where results belong.
@@ -190,7 +194,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     KW_DEVICE static void send(const Problem<W>& problem, const TensorMap& map, const Ring& ring, int consumer) {
         constexpr int chunk_slots = Sizes<Config>::chunk_slots;
         const Schedule<Config> schedule(problem);
-        uint32_t parities = 0;  // of the barriers of written slots: they have a phase for each time that a slot is lent
+        uint32_t parities = 0;  // of its barriers: they have a phase for each time that a slot is lent to its warpgroup
         int slot = 0, chunks = schedule.chunks;  // of this tile, between results and results
 #pragma unroll 1
         for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
@@ -201,7 +205,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
 #pragma unroll 1
             for (int group = 0; group < groups<Config>; group++) {
                 const int from = advance(first, group).slot;
-                barrier_wait(written(ring, from), parities >> from & 1);
+                barrier_wait(written(ring, from, consumer), parities >> from & 1);
                 uint32_t corner[4];
                 load_shared(corner, corner_of(ring, from));
 #pragma unroll
@@ -211,7 +215,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                 send_commit();
             }
             give_back<groups<Config> - 1>(ring, first);
-            const uint32_t lent = ((1u << slots_of_tile<Config>) - 1) << slot;
+            const uint32_t lent = ((1u << groups<Config>) - 1) << first.slot;
             parities ^= (lent | lent >> slots) & ((1u << slots) - 1);
             slot += slots_of_tile<Config>;
         }
