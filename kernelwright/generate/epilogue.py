@@ -119,7 +119,7 @@ class SentWriter(EpilogueWriter):
 
     def members(self) -> list[str]:
         ((node, access),) = self.results
-        first = " + ".join([f"a.{self.pointers[access.layout.buffer.name][1]}", *([str(access.offset)] * bool(access.offset))])
+        first = f"a.{self.pointers[access.layout.buffer.name][1]}{f' + {access.offset}' if access.offset else ''}"
         return [
             f"    static constexpr int64_t pitch = {pitch_of_rows(access.layout)};",
             "",

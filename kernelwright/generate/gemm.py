@@ -78,7 +78,8 @@ class Multiplier(Protocol):
     def entry(self, name: str, config: Any, gemm: Gemm, epilogue: str) -> str: ...
 
 
-# How a tile that reduces ends, and how results leave late or by the copy engine; mentioned by the launchers of those that do.
+# How a tile that reduces ends, and how results leave late or by the copy engine; mentioned by the launchers of those
+# that do.
 ENDS = ("row_pieces", "gemm_rows")
 LATE = ("gemm_sm90_late",)
 SENT = ("gemm_sm90_sent",)

@@ -79,7 +79,7 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
         Config(tile_n, promote, splits, vector, tile_m, sent)
         for tile_m, tile_n in gemm_sm90.tiles(turned(gemm))
         for splits in gemm_sm90.split_counts(turned(gemm), device, tile_m, tile_n)
-        for sent in ((False, True) if (tile_m, tile_n) in gemm_sm90.SENT_TILES else (False,))
+        for sent in gemm_sm90.ways_out(turned(gemm), device, tile_m, tile_n)
     ]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))

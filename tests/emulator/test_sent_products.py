@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import torch
 
+from kernelwright.generate.gemm import gemm_of
 from kernelwright.kernels import gemm_sm90
 from kernelwright.kernels.choices import Choice
 from kernelwright.load import Problem
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus, multiprocessors, order
-from tests.emulator.run import Pick, agrees, emulated_problem, emulation_of, ran
+from tests.emulator.run import Pick, agrees, emulated_problem, emulation_of, program_of, ran
 from tests.emulator.test_fed_products import problem as fed_problem
 from tests.emulator.test_product_surroundings import only
 from tests.emulator.test_product_surroundings import problem as surrounded
@@ -125,7 +126,7 @@ AROUND: dict[str, tuple[Problem, str]] = {
 def test_what_stands_around_a_product_is_sent_with_it(name: str) -> None:
     source, template = AROUND[name]
     with multiprocessors(2):
-        program = agrees(source, pick=only(template, tile_n=256, tile_m=128, sent=True))
+        program = agrees(source, pick=sent(template, tile_n=256, tile_m=128))
     assert "gemm_sm90_sent::launch" in program.text
 
 
@@ -140,8 +141,5 @@ REFUSED = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_results_are_not_sent(name: str) -> None:
-    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
-        assert not [c for c in choices if isinstance(c, gemm_sm90.Config) and c.sent]
-        return choices[0]
-
-    emulation_of(REFUSED[name], pick=pick)
+    products = [k for k in program_of(REFUSED[name]).plan.kernels if k.core is not None]
+    assert [gemm_of(kernel).sendable for kernel in products] == [False]

@@ -174,12 +174,12 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
                     ring.fill(at, &problem.w_map, S::wgmma_n * 128, from.x, from.y, from.z);
                 }
             if constexpr (Leaves::by_ring) {
-                if (Leaves::template has_results_after<Config>(schedule, index, chunk))
+                if (Leaves::has_results_after(index, chunk))
                     at = Leaves::template lend<Config>(ring, at);
             }
         }
         if constexpr (Leaves::by_ring) {
-            if (Leaves::template has_results_at_end<Config>(schedule, index)) at = Leaves::template lend<Config>(ring, at);
+            if (Leaves::has_results_at_end(schedule, index)) at = Leaves::template lend<Config>(ring, at);
         }
     }
 }
@@ -419,7 +419,7 @@ template <class W> struct Roles {
                 load_shared((j ? second : first)[r], slot + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4));
             }
     }
-    // Where a thread's sums lie in the part of a tile that its warpgroup has, 64 rows of the result, group by group of 64
+    // Where a thread's sums lie in the part of a tile that its warpgroup has, 64 rows of the result, by groups of 64
     // columns: vector i of eight is at (first_y + y(i), first_x + x(i)) of its group.
     static constexpr bool groups_are_rows = false;
     static constexpr int steps_again = 4;  // of 256 of k, at once
@@ -513,14 +513,15 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             }
             at = advance(at, S::chunk_slots);
             if constexpr (Leaves::by_ring) {
-                if (Leaves::template has_results_after<Config>(schedule, index, chunk))
+                if (Leaves::has_results_after(index, chunk))
                     at = advance(at, Leaves::template slots_of_tile<Config>);
             }
         }
         if constexpr (Leaves::by_ring) {
-            const bool at_end = Leaves::template has_results_at_end<Config>(schedule, index);
+            const bool at_end = Leaves::has_results_at_end(schedule, index);
             const Cursor to = at_end ? at : advance(at, S::chunk_slots);
-            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to, total);
+            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,
+                                                      total);
             if (at_end) at = advance(at, Leaves::template slots_of_tile<Config>);
         } else {
             Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane,

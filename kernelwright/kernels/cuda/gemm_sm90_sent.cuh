@@ -1,19 +1,20 @@
 // gemm_sm90 whose results leave by the copy engine, so that the next tile is multiplied while they do.
 //
-// The end of a tile is then: scale, epilogue, write to shared memory, say so. Shared memory is the ring's: 64 rows and 64
-// columns of results fill a slot, and a tile of 128 x 256 takes eight. The thread that fills the ring lends them in its
-// order: it waits until a slot is empty and declares it full, with nothing in it. Four warps write into it; a thread beside
-// the one that fills, one for each warpgroup, asks the copy engine to take it and gives it back once that has read it.
-// Nobody who multiplies waits for a store.
+// The end of a tile is then: scale, epilogue, write to shared memory, say so. Shared memory is the ring's: 64 rows and
+// 64 columns of results fill a slot, and a tile of 128 x 256 takes eight. The thread that fills the ring lends them in
+// its order: it waits until a slot is empty and declares it full, with nothing in it. Four warps write into it; another
+// thread beside the one that fills, one for each warpgroup, asks the copy engine to take it and gives it back once that
+// has read it. Nobody who multiplies waits for a store.
 //
-// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends. These are
-// then the ones that held this tile's last chunks: empty when they are wanted, and not before.
+// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends. These
+// are then the ones that held this tile's last chunks: empty when they are wanted, and not before.
 //
 //   struct Epilogue {
 //     struct Args { ... };
 //     static constexpr int64_t rows, columns, pitch;  // of the result: of all batches together, and from row to row
 //     static float* result(const Args&);              // its first element
-//     template <int N> static __device__ Vec<float, N> values(const Args&, const float (&sums)[N], int64_t m, int64_t n);
+//     template <int N>
+//     static __device__ Vec<float, N> values(const Args&, const float (&sums)[N], int64_t m, int64_t n);
 //   };
 #pragma once
 
@@ -34,10 +35,15 @@ template <class Epilogue> struct Sent {
     };
 };
 
-// Of a result in its slot: two boxes of 32 columns beside each other, whose rows are 128 bytes under the swizzle. Eight
-// threads that one phase of a 16-byte store serves touch all 32 banks, whichever way sums lie (Roles).
+// Of a result in its slot: two boxes of 32 columns beside each other, whose rows are 128 bytes under the swizzle. The
+// eight threads that one phase of a 16-byte store serves touch all 32 banks, whichever way sums lie (Roles).
 KW_DEVICE uint32_t place(int y, int x) {
     return x / box_columns * box_bytes + y * 128 + ((x % box_columns / 4 ^ (y & 7)) << 4);
+}
+
+// The same from there on, by multiples of 8 rows and of 16 columns. Of these, 16 columns are mixed with rows: a bit.
+KW_DEVICE uint32_t further(uint32_t place, int y, int x) {
+    return (place ^ x % box_columns * 4) + y * 128 + x / box_columns * box_bytes;
 }
 
 // Sums that were not finite, computed again by all lanes of a warp: four neighbours, to `address`.
@@ -59,25 +65,25 @@ namespace kw::gemm_sm90 {
 template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     using Args = typename gemm_sm90_sent::Sent<Epilogue>::Args;
     static constexpr bool by_ring = true;
-    // Slots of 64 rows and columns that a warpgroup's results take, and a tile's: the first one's, then the second one's.
+    // Slots of 64 rows and columns that a warpgroup's results take; and a tile's: the first one's, then the other's.
     template <class Config> static constexpr int groups = Sizes<Config>::own_blocks * Sizes<Config>::wgmma_n / gathered;
     template <class Config> static constexpr int slots_of_tile = 2 * groups<Config>;
 
-    // Who lends a slot, and who writes to it, go through the ring in one order: each asks where results come in it. After
-    // this chunk, those of the tile before?
-    template <class Config>
-    KW_DEVICE static bool has_results_after(const Schedule<Config>& schedule, int index, int chunk) {
+    // Who lends a slot, who writes to it and who sends it go through the ring in one order. Where do results come in
+    // it: after this chunk, those of the tile before?
+    KW_DEVICE static bool has_results_after(int index, int chunk) {
         return gemm_sm90_sent::chunks_ahead == 1 && chunk == 0 && index >= (int)gridDim.x;
     }
-    // After the last chunk of a tile, its own?
+    // Or after the last chunk of a tile, its own?
     template <class Config> KW_DEVICE static bool has_results_at_end(const Schedule<Config>& schedule, int index) {
         return gemm_sm90_sent::chunks_ahead == 0 || index + (int)gridDim.x >= schedule.count;
     }
 
     template <class Config> KW_DEVICE static Cursor lend(const Ring& ring, Cursor at) {
         static_assert(Config::splits == 1 && Config::vector == 4, "whole sums, four at a time");
-        // What is lent was emptied by this tile's chunks; the next one's first chunk nobody reads before results are written.
-        static_assert(Sizes<Config>::chunk_slots + slots_of_tile<Config> <= slots, "a chunk fits the ring beside results");
+        // What is lent held chunks of the tile itself, or of others before: they are read without waiting for results,
+        // while the first chunk of the next tile is not.
+        static_assert(Sizes<Config>::chunk_slots + slots_of_tile<Config> <= slots, "results and a chunk fit the ring");
 #pragma unroll 1
         for (int i = 0; i < slots_of_tile<Config>; i++, at = advance(at, 1)) {
             ring.wait_empty(at);
@@ -86,9 +92,9 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         return at;
     }
 
-    // The barrier at which the four warps of a warpgroup arrive that have written to a slot, and what they say of where its
-    // results belong. Each warpgroup has barriers of its own: who waits for one must not be ahead of it by a phase, as it
-    // would be where the other warpgroup had yet to write to the same slot.
+    // The barrier at which the four warps of a warpgroup arrive that have written to a slot, and where one of them says
+    // to which place its results belong. Each warpgroup has barriers of its own: who waits for one must not be a phase
+    // ahead of it, as it could be where the other warpgroup had yet to write to the same slot.
     KW_DEVICE static uint32_t written(const Ring& ring, int slot, int consumer) {
         return ring.empty + ((1 + consumer) * slots + slot) * 8;
     }
@@ -112,10 +118,9 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
         const int rows = R::rows(problem), own_rows = work.m + (Sizes<Config>::same_rows ? 0 : consumer * 64);
         const int y = R::first_y(warp, lane), x = R::first_x(warp, lane);
-        const Corner part = R::groups_are_rows ? Corner{own_rows, columns, work.batch} : Corner{columns, own_rows, work.batch};
         const auto corner = [=](int group) {
-            return R::groups_are_rows ? Corner{part.x, part.y + group * gathered, part.z}
-                                      : Corner{part.x + group * gathered, part.y, part.z};
+            const int there = columns + group * gathered;
+            return R::groups_are_rows ? Corner{own_rows, there, work.batch} : Corner{there, own_rows, work.batch};
         };
         const int last_k = Config::panels ? problem.k - 1 : 0;
         const float* inverse = problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + columns +
@@ -145,22 +150,20 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                     if (row_of(i) < rows && column_of(i) < R::columns(problem) && !split::all_finite(v[i]))
                         again |= 1u << (group * vectors + i);
             }
-            const Cursor at = advance(first, group);
-            ring.wait_full(at);
-            const uint32_t slot = ring.slot(at) + mine;
+            // Beyond the edges there are no operands. What is made there, of others, the copy engine leaves out.
 #pragma unroll
             for (int i = 0; i < vectors; i++) {
                 correct<Config>(v[i]);
-                // Beyond the edges there are no operands. What is made of others' there is not stored: the copy engine
-                // leaves it out.
-                const auto result = Epilogue::template values<4>(args.of_sums, v[i], first_row + min(row_of(i), rows - 1),
-                                                                 min(column_of(i), R::columns(problem) - 4));
-                const float four[4] = {result[0], result[1], result[2], result[3]};
-                // `place` of (y + R::y(i), x + R::x(i)): both steps are multiples of what its parts are counted in.
-                store_shared((slot ^ R::x(i) % gemm_sm90_sent::box_columns * 4) + R::y(i) * 128 +
-                                 R::x(i) / gemm_sm90_sent::box_columns * gemm_sm90_sent::box_bytes,
-                             four);
+                const int m = min(row_of(i), rows - 1), n = min(column_of(i), R::columns(problem) - 4);
+                const auto result = Epilogue::template values<4>(args.of_sums, v[i], first_row + m, n);
+#pragma unroll
+                for (int c = 0; c < 4; c++) v[i][c] = result[c];
             }
+            const Cursor at = advance(first, group);
+            ring.wait_full(at);
+#pragma unroll
+            for (int i = 0; i < vectors; i++)
+                store_shared(gemm_sm90_sent::further(ring.slot(at) + mine, R::y(i), R::x(i)), v[i]);
             if (!__any_sync(~0u, again)) hand_over(ring, at, consumer, corner(group));
         }
         if (!__any_sync(~0u, again)) return;
@@ -176,9 +179,8 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             for (uint32_t left = bits; left; left &= left - 1) {
                 const int group = (__ffs(left) - 1) / vectors, i = (__ffs(left) - 1) % vectors;
                 const uint32_t slot = ring.slot(advance(first, group)) + of_place;
-                const gemm_sm90_sent::Again<Epilogue> end = {
-                    args.of_sums, (slot ^ R::x(i) % gemm_sm90_sent::box_columns * 4) + R::y(i) * 128 +
-                                      R::x(i) / gemm_sm90_sent::box_columns * gemm_sm90_sent::box_bytes};
+                const gemm_sm90_sent::Again<Epilogue> end = {args.of_sums,
+                                                             gemm_sm90_sent::further(slot, R::y(i), R::x(i))};
                 R::template take_plain<R::steps_again, Prologue>(end, 0, problem, made, work.batch,
                                                                  of_y + R::y(i) + corner(group).y,
                                                                  of_x + R::x(i) + corner(group).x, source);
@@ -189,7 +191,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             hand_over(ring, advance(first, group), consumer, corner(group));
     }
 
-    // A thread: what its warpgroup has written, tile after tile. It has 24 registers, and so is told where results belong.
+    // A thread sends what its warpgroup has written, tile after tile. It has 24 registers, and is told where that goes.
     template <class Config, class W>
     KW_DEVICE static void send(const Problem<W>& problem, const TensorMap& map, const Ring& ring, int consumer) {
         constexpr int chunk_slots = Sizes<Config>::chunk_slots;
@@ -198,7 +200,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         int slot = 0, chunks = schedule.chunks;  // of this tile, between results and results
 #pragma unroll 1
         for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
-            if (!has_results_at_end<Config>(schedule, index)) chunks++;
+            if (!has_results_at_end(schedule, index)) chunks++;
             slot = (slot + chunks * chunk_slots) % slots;
             chunks = schedule.chunks - gemm_sm90_sent::chunks_ahead;
             const Cursor first = advance({slot, 0}, consumer * groups<Config>);

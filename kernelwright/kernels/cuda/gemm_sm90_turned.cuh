@@ -115,7 +115,7 @@ template <> struct Roles<gemm_sm90_turned::Turned> {
         end.take_from_all(sum, which, (int64_t)batch * problem.n + m, n, problem.m, owner);
     }
 
-    // As of other roles; a warpgroup has 64 columns, group by group of 64 rows.
+    // As for other roles; but a warpgroup has 64 columns, by groups of 64 rows.
     static constexpr bool groups_are_rows = true;
     static constexpr int steps_again = 2;
     using Scales = float[gathered / 8];

@@ -172,11 +172,11 @@ KW_DEVICE void send_bytes(void* destination, uint32_t source, int bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes)
                  : "memory");
 }
-// A box at (x, y, z) of a tensor, x innermost, from where it lies in shared memory as the map says; what is outside of the
-// tensor is left out.
+// A box at (x, y, z) of a tensor, x innermost, which lies in shared memory as the map says; what is outside of the tensor
+// is left out.
 KW_DEVICE void store_box(const TensorMap* map, uint32_t source, int x, int y, int z) {
-    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map), "r"(source),
-                 "r"(x), "r"(y), "r"(z)
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(source), "r"(x), "r"(y), "r"(z)
                  : "memory");
 }
 // Between what a thread wrote to shared memory and its word to whoever asks the copy engine to take it.

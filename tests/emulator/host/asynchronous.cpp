@@ -379,8 +379,8 @@ void cp_async_bulk_to_global(Frame& frame, const Arguments& to) {
     send({{reinterpret_cast<uint8_t*>(destination), shared_at(frame, to[1]), bytes}});
 }
 
-// cp.async.bulk.tensor.Nd.global.shared::cta[.tile].bulk_group [map, {x, y, ...}], [source]: what is outside of the tensor
-// is left out.
+// cp.async.bulk.tensor.Nd.global.shared::cta[.tile].bulk_group [map, {x, y, ...}], [source]: what is outside of the
+// tensor is left out.
 void cp_async_bulk_tensor_to_global(Frame& frame, const Arguments& to) {
     if (frame.has("im2col") || !frame.has("shared::cta")) unknown(frame);
     const Asked asked(frame, to[0]);
@@ -393,10 +393,12 @@ void cp_async_bulk_tensor_to_global(Frame& frame, const Arguments& to) {
     for (uint32_t row = 0; row < asked.rows(); row++) {
         const Line inside = asked.part(row);
         for (uint32_t chunk = 0; chunk < row_bytes; chunk += 16) {
-            const int64_t first = std::max<int64_t>(chunk, inside.first), last = std::min<int64_t>(chunk + 16, inside.last);
+            const int64_t first = std::max<int64_t>(chunk, inside.first),
+                          last = std::min<int64_t>(chunk + 16, inside.last);
             if (first >= last) continue;
             uint8_t* from = swizzled(shared_pointer(0, self->rank), source + row * row_bytes + chunk, map.swizzle);
-            pieces.push_back({const_cast<uint8_t*>(inside.begin) + first, from + (first - chunk), (size_t)(last - first)});
+            uint8_t* there = const_cast<uint8_t*>(inside.begin) + first;
+            pieces.push_back({there, from + (first - chunk), (size_t)(last - first)});
         }
     }
     send(std::move(pieces));
