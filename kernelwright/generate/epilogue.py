@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from kernelwright.generate.grid import Access, Grid, merged_axes
 from kernelwright.generate.literals import local
@@ -12,9 +13,10 @@ from kernelwright.generate.pointwise import BodyLines, RowsWriter, needed_for
 from kernelwright.ir.dtypes import DType, float32
 from kernelwright.ir.nodes import Map, Node
 from kernelwright.ir.scalars import spell_cast
-from kernelwright.plan import Region
+from kernelwright.plan import Layout, Region
 
 LINE_BYTES = 128  # of the caches
+FOUR = 4  # float32 that the copy engine counts in
 
 # Functions that there are in few instructions too (`kw::near_tanh`), for arguments that have 11 bits.
 IN_FEW_INSTRUCTIONS = "tanh|sigmoid|silu|mish|hardsigmoid|hardswish|gelu_erf|gelu_tanh"
@@ -98,6 +100,47 @@ class EpilogueWriter(RowsWriter):
         if access.inner == 1:
             return f"kw::load_constant<N>({self.address(access)})"
         return f"kw::gather<N>({self.address(access)}, {access.inner})"
+
+
+# --- float32 results that leave by the copy engine (gemm_sm90_sent.cuh)
+
+
+def pitch_of_rows(layout: Layout) -> int:
+    """From each row of the last axis to the next, where all are the same distance apart; 0 where they are not."""
+    steps = [(n, s) for n, s in zip(layout.shape[:-1], layout.strides[:-1], strict=True) if n > 1]
+    if not steps:
+        return layout.shape[-1]
+    even = all(s == step * n for (_, s), (n, step) in pairwise(steps))
+    return steps[-1][1] if even and steps[-1][1] >= layout.shape[-1] else 0
+
+
+def may_be_sent(region: Region) -> bool:
+    """Whether it stores one float32 tensor, of rows that lie whole at multiples of 16 bytes."""
+    if region.axes or region.sources or region.window or len(region.stores) != 1:
+        return False
+    _, layout = region.stores[0]
+    pitch = pitch_of_rows(layout)
+    whole = layout.buffer.dtype is float32 and layout.strides[-1] == 1 and pitch > 0
+    return whole and not any(n % FOUR for n in (pitch, layout.shape[-1], layout.offset))
+
+
+class SentWriter(EpilogueWriter):
+    """What becomes of sums, and where the result lies: the copy engine takes it there."""
+
+    def members(self) -> list[str]:
+        ((node, access),) = self.results
+        first = f"a.{self.pointers[access.layout.buffer.name][1]}{f' + {access.offset}' if access.offset else ''}"
+        return [
+            f"    static constexpr int64_t pitch = {pitch_of_rows(access.layout)};",
+            "",
+            f"    static float* result(const Args& a) {{ return {first}; }}",
+            "    template <int N>",
+            "    KW_DEVICE static kw::Vec<float, N> values(",
+            "        const Args& a, const float (&product)[N], int64_t row, int64_t column) {",
+            *(f"        {line}" for line in self.value_lines()),
+            f"        return {self.result_name(node)};",
+            "    }",
+        ]
 
 
 # --- results that leave while the next tile is multiplied (gemm_sm90_late.cuh)

@@ -11,8 +11,10 @@ from kernelwright.device import Device
 from kernelwright.generate.epilogue import (
     EpilogueWriter,
     LateWriter,
+    SentWriter,
     epilogue_grid,
     in_few_instructions,
+    may_be_sent,
     may_leave_late,
     vector_of,
 )
@@ -77,9 +79,11 @@ class Multiplier(Protocol):
     def entry(self, name: str, config: Any, gemm: Gemm, epilogue: str) -> str: ...
 
 
-# How a tile that reduces ends, and how results leave late; mentioned by the launchers of those that do.
+# How a tile that reduces ends, and how results leave late or by the copy engine; mentioned by the launchers of those
+# that do.
 ENDS = ("row_pieces", "gemm_rows")
 LATE = ("gemm_sm90_late",)
+SENT = ("gemm_sm90_sent",)
 
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (
@@ -114,6 +118,10 @@ def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:
 
 def leaves_late(choice: GemmConfig) -> TypeGuard[gemm_sm90_half.Config]:
     return isinstance(choice, gemm_sm90_half.Config) and choice.late
+
+
+def is_sent(choice: GemmConfig) -> bool:
+    return isinstance(choice, gemm_sm90.Config) and choice.sent
 
 
 def is_widest_late(choice: GemmConfig) -> bool:
@@ -154,7 +162,7 @@ def as_accurate(struct: str, kernel: Kernel) -> str:
 def epilogue_of(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Writer, str]:
     """What writes the struct of the epilogue, and what it computes."""
     if not kernel.region.axes:
-        written = LateWriter if leaves_late(choice) else EpilogueWriter
+        written = SentWriter if is_sent(choice) else LateWriter if leaves_late(choice) else EpilogueWriter
         return written(kernel.region, epilogue_grid(kernel.region)), formula_of(kernel.region)
     writer = RowPiecesWriter(kernel, *states_of(module, kernel, choice))
     return writer, row_formula(kernel.region, writer.phases)
@@ -215,6 +223,7 @@ def gemm_of(kernel: Kernel) -> Gemm:
         row_state_bytes=state,
         row_flops=adding,
         settles=may_leave_late(region, core.node.a.dtype),
+        sendable=may_be_sent(region) and not kernel.writes_over,
     )
 
 
@@ -321,11 +330,16 @@ def named(name: str, region: Region) -> Layout:
     )
 
 
+def ways_out(module: Multiplier) -> tuple[str, ...]:
+    """Of results, besides the one that every template has."""
+    return LATE if module is gemm_sm90_half else SENT if issubclass(module.Config, gemm_sm90.Config) else ()
+
+
 def row_of(module: Multiplier, allowed: frozenset[str]) -> Template:
     return Template(
         name=module.HEADERS[-1],
         target="cuda",
-        headers=(*module.HEADERS, *ENDS, *(LATE if module is gemm_sm90_half else ())),
+        headers=(*module.HEADERS, *ENDS, *ways_out(module)),
         types=(module.Config,),
         configs=partial(gemm_configs, module, allowed),
         cost_us=lambda choice, kernel, device: module.cost_us(choice, gemm_of(kernel), device),

@@ -72,6 +72,7 @@ class Gemm:
     row_state_bytes what is kept of a part of a row where the epilogue reduces along n; 0 if it does not
     row_flops       instructions that add one element to that, roughly
     settles         whether sums are rounded to 16 bits before the rest, with no operands but those of columns
+    sendable        whether it stores one float32 tensor, whose rows the copy engine can write
     """
 
     m: int
@@ -87,6 +88,7 @@ class Gemm:
     row_state_bytes: int = 0
     row_flops: int = 0
     settles: bool = False
+    sendable: bool = False
 
     @property
     def flops(self) -> int:

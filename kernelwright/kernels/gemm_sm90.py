@@ -73,6 +73,13 @@ REACHED = {
 }
 # Filling the ring and storing a result, by neighbours of one store: 6.5 us for 128 x 256 in fours, 20 one by one.
 STORE_US = {4: 6.5 / 2**15, 2: 11.0 / 2**15, 1: 20.0 / 2**15}
+# The same where results leave by the copy engine, but for the last tile, behind which there is none to hide: 4.0 us for
+# 128 x 256. On an H200 a tile took 2.7 us less than one whose threads store, of 32 in a row, and 0.8 to 2.4 of four.
+SENT_US = 4.0 / 2**15
+# Neighbours of one store, and rows and columns of tiles whose results may leave so: the widest, and the widest where an
+# epilogue divides.
+VECTOR_SENT = 4
+SENT_TILES = ((128, 256), (128, 192))
 # Of the time in which A is computed, what the other warpgroup does not multiply in: an estimate.
 MAKING_SHOWN = 0.5
 FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
@@ -81,13 +88,14 @@ FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
 @dataclass(frozen=True, slots=True)
 class Config:
     """tile_m rows and tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours
-    of one store."""
+    of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh)."""
 
     tile_n: int
     promote: int
     splits: int
     vector: int
     tile_m: int = 128
+    sent: bool = False
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -110,10 +118,21 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return f"{gemm.batches} batches; a grid has at most {MOST_BATCHES:,} along an axis."
     if gemm.row_state_bytes and config.splits > 1:
         return "parts of k are summed where the neighbours of a result are not: its row cannot be reduced there."
+    if config.sent and (reason := why_not_sent(config, gemm)):
+        return reason
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
     if max(gemm.m, gemm.n, gemm.k) * max(gemm.batches, 1) >= 2**31:
         return "a row number of the flattened result needs more than 31 bits."
+    return None
+
+
+def why_not_sent(config: Config, gemm: Gemm) -> str | None:
+    """The reason results cannot leave by the copy engine."""
+    if not gemm.sendable or gemm.row_state_bytes:
+        return "the copy engine takes results to one float32 tensor, whose rows lie at multiples of 16 bytes."
+    if config.splits > 1 or config.vector != VECTOR_SENT:
+        return f"the copy engine takes whole sums, {VECTOR_SENT} at a time."
     return None
 
 
@@ -122,9 +141,10 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     promote = 32 if gemm.k < LONG_K else 64
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
     space = [
-        Config(tile_n, promote, splits, vector, tile_m)
+        Config(tile_n, promote, splits, vector, tile_m, sent)
         for tile_m, tile_n in tiles(gemm)
         for splits in split_counts(gemm, device, tile_m, tile_n)
+        for sent in ways_out(gemm, device, tile_m, tile_n)
     ]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
@@ -143,6 +163,12 @@ def split_counts(gemm: Gemm, device: Device, tile_m: int, tile_n: int) -> tuple[
     count = tile_count(gemm, tile_m, tile_n)
     wanted = {1, *(waves * device.multiprocessors // count for waves in (1, 2))}
     return tuple(sorted(splits for splits in wanted if 1 <= splits <= MOST_SPLITS))
+
+
+def ways_out(gemm: Gemm, device: Device, tile_m: int, tile_n: int) -> tuple[bool, ...]:
+    """Whether results are sent: both ways where a multiprocessor has a tile to multiply meanwhile."""
+    several = tile_count(gemm, tile_m, tile_n) > device.multiprocessors
+    return (False, True) if several and (tile_m, tile_n) in SENT_TILES else (False,)
 
 
 def tile_count(gemm: Gemm, tile_m: int, tile_n: int) -> int:
@@ -169,11 +195,13 @@ def multiplying_us(config: Config, gemm: Gemm, device: Device) -> float:
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
     results = config.tile_m * config.tile_n
     vector = config.vector if config.splits == 1 else 4
-    ending_us = results * (STORE_US[vector] if gemm.stored else FILL_US) + adding_us(results, gemm, device)
+    storing_us = SENT_US if config.sent else STORE_US[vector]
+    last_us = results * (STORE_US[vector] - storing_us) if gemm.stored else 0.0
+    ending_us = results * (storing_us if gemm.stored else FILL_US) + adding_us(results, gemm, device)
     making_us = MAKING_SHOWN * making_in_passing_us(gemm, config.tile_m * k, device)
     tile_us = PRODUCTS * 2 * results * k / rate + making_us + ending_us
     rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / device.multiprocessors)
-    product_us = LAUNCH_US + beside_us(rounds * tile_us, stream_us(gemm, device))
+    product_us = LAUNCH_US + beside_us(rounds * tile_us + last_us, stream_us(gemm, device))
     parts = part_bytes(config, gemm)
     after_us = finishing_us(row_parts(config, gemm), gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
     return product_us + after_us
@@ -216,7 +244,7 @@ def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, pa
     made = made_in_passing(gemm)
     prologue = then(made) or (then("kw::gemm::AsItLies") if order else "")
     types = f"{name}_Config, {end_of(epilogue, parts, gemm)}{prologue}{then(order)}"
-    launch = f"kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream{passed(made)})"
+    launch = launched_as(config, types, passed(made))
     return f"""\
 struct {name}_Config {{
 {config_members(config, can_be_packed_by_panels(gemm), w_is_packed_each_time(gemm))}
@@ -226,10 +254,22 @@ extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
 {preparation(gemm, pack)}\
     const kw::gemm_sm90::Operands operands = {{{operands(gemm)}}};
-    void* parts = (char*)workspace + {parts_at};
+{parts_line(config, parts_at)}\
 {launched(launch, epilogue, parts, gemm)}
 }}
 """
+
+
+def launched_as(config: Config, types: str, made: str = "") -> str:
+    """The call that multiplies, of `operands`, `parts`, `args` and `stream`."""
+    if config.sent:
+        return f"kw::gemm_sm90_sent::launch<{types}>(operands, *args, stream{made})"
+    return f"kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream{made})"
+
+
+def parts_line(config: Config, parts_at: int) -> str:
+    """Where the parts of k are, for those that may have some."""
+    return "" if config.sent else f"    void* parts = (char*)workspace + {parts_at};\n"
 
 
 def config_members(config: Config, panels: bool, packed_before: bool) -> str:

@@ -66,7 +66,9 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     if gemm.vector % config.vector or gemm.n % config.vector:
         return f"the epilogue cannot store {config.vector} neighbours of {gemm.n} columns at once."
     # What is asked of a product's columns there is asked of rows here, but for the neighbours of one store.
-    return gemm_sm90.why_not(replace(config, vector=1), turned(gemm), device)
+    if config.sent and (reason := gemm_sm90.why_not_sent(config, gemm)):
+        return reason
+    return gemm_sm90.why_not(replace(config, vector=1, sent=False), turned(gemm), device)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
@@ -74,9 +76,10 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     promote = 32 if gemm.k < gemm_sm90.LONG_K else 64
     vector = next(v for v in (4, 2, 1) if gemm.vector % v == 0 and gemm.n % v == 0)
     space = [
-        Config(tile_n, promote, splits, vector, tile_m)
+        Config(tile_n, promote, splits, vector, tile_m, sent)
         for tile_m, tile_n in gemm_sm90.tiles(turned(gemm))
         for splits in gemm_sm90.split_counts(turned(gemm), device, tile_m, tile_n)
+        for sent in gemm_sm90.ways_out(turned(gemm), device, tile_m, tile_n)
     ]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
@@ -132,7 +135,7 @@ extern "C" int {name}(
     if (packed != cudaSuccess) return packed;
     const kw::gemm_sm90::Operands operands = {{
         (const float*)w, {gemm.w.k_pitch}, {gemm.w.batch_pitch}, workspace, {sizes}}};
-    void* parts = (char*)workspace + {prepared_bytes(gemm)};
-    return kw::gemm_sm90::launch<{types}>(operands, parts, *args, stream);
+{gemm_sm90.parts_line(config, prepared_bytes(gemm))}\
+    return {gemm_sm90.launched_as(config, types)};
 }}
 """

@@ -15,7 +15,7 @@ from kernelwright.device import Device
 from kernelwright.generate import default_choices
 from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of, template_of
 from kernelwright.generate.twins import nameless
-from kernelwright.kernels import conv_sm90_kept, reduce
+from kernelwright.kernels import conv_sm90_kept, gemm_sm90, reduce
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import Config, TileConfig
 from kernelwright.plan import Convolution, Kernel, Plan
@@ -124,12 +124,14 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
 
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     """The first few of all, and the first of every other template that is among the most promising; of convolutions
-    that keep their weights, the first of each kind, whose prices are least sure beside each other's."""
+    that keep their weights, the first of each kind, whose prices are least sure beside each other's; of products whose
+    results the copy engine takes, the first as its threads would store it."""
     few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
     templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
     kinds = first_of_each(kept, kind_of_kept) if {*kept} & {*templates} else []
-    return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds]))
+    stored = [replace(c, sent=False) for c in ranked if isinstance(c, gemm_sm90.Config) and c.sent][:1]
+    return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds, *stored]))
 
 
 def kind_of_kept(config: conv_sm90_kept.Config) -> Hashable:

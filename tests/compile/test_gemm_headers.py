@@ -49,6 +49,7 @@ OURS = (
     "gemm_sm90_f16x1",
     "gemm_sm90_half",
     "gemm_sm90_late",
+    "gemm_sm90_sent",
     "gemm_sm90_turned",
 )
 

@@ -209,3 +209,29 @@ def test_a_product_of_bricks_does_not_spill(tmp_path: Path, body: str) -> None:
     program = emulated_program(source, "h200", only("gemm_sm90_bricks"), reducing=True, fed=True)
     assert "gemm_sm90_bricks" in [made.template for made in program.sources]
     assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]
+
+
+# What becomes of sums on their way to the copy engine, of gemm_sm90 and where neither operand is a weight.
+LEAVING = {
+    "nothing": ("y", "x @ w"),
+    "bias and relu": ("torch.relu(y)", "torch.relu(x @ w) + column"),
+    "gelu and a residual": ("F.gelu(y) + tile", "F.gelu(x @ w) * row"),
+    "operands of every kind": ("torch.sigmoid(y) * row + column - tile", "torch.sigmoid(x @ w) * row + 1"),
+    "a long function": ("F.mish(torch.tanh(y)) * tile", "F.mish(torch.tanh(x @ w))"),
+}
+
+
+@pytest.mark.parametrize("body", LEAVING)
+@pytest.mark.parametrize("template", ["gemm_sm90", "gemm_sm90_bricks", "gemm_sm90_turned"])
+@pytest.mark.parametrize("tile_n", [256, 192])
+def test_results_that_are_sent_do_not_make_a_product_spill(
+    tmp_path: Path, tile_n: int, template: str, body: str
+) -> None:
+    of_layer, of_operands = LEAVING[body]
+    with_weight = problem(of_layer, 4096, 8192, 8192)
+    source = with_weight if template == "gemm_sm90" else fed_problem(of_operands, 8192, 8192, 8192)
+    if template == "gemm_sm90_bricks" and tile_n == 192:
+        pytest.skip("its slots would not lie inside of bricks")
+    program = emulated_program(source, "h200", only(template, tile_n=tile_n, tile_m=128, sent=True))
+    assert "gemm_sm90_sent::launch" in program.text
+    assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]

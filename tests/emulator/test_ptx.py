@@ -87,6 +87,34 @@ extern "C" int run_box(const float* x, uint8_t* out, int expected, const int64_t
     return cudaGetLastError();
 }
 
+// The other way: rows of 128 bytes, swizzled by the threads, to a box of a tensor.
+__global__ void sent_kernel(const __grid_constant__ TensorMap map, const float* x, int rows, int waits, Corner corner) {
+    extern __shared__ uint8_t memory[];
+    const uint32_t data = (shared_address(memory) + 1023) & ~1023u;
+    for (int row = 0; row < rows; row++) {
+        const int chunk = threadIdx.x / 4 ^ (row & 7);
+        *(float*)(memory + (data - shared_address(memory)) + row * 128 + chunk * 16 + threadIdx.x % 4 * 4) =
+            x[row * 32 + threadIdx.x];
+    }
+    fence_for_copy_engine();
+    __syncwarp();
+    if (threadIdx.x == 0) {
+        store_box(&map, data, corner.x, corner.y, corner.z);
+        send_commit();
+        if (waits) send_wait<0>();
+    }
+}
+extern "C" int run_sent(const float* x, float* out, int waits, const int64_t* geometry) {
+    TensorMap map;
+    const int64_t* g = geometry;
+    const cudaError_t status = encode_map(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 4, out, {g[0], g[1], g[2]},
+                                          {g[3], g[4]}, {(int)g[5], (int)g[6]});
+    if (status != cudaSuccess) return status;
+    const Corner corner = {(int)g[7], (int)g[8], (int)g[9]};
+    sent_kernel<<<1, 32, 16384 + 1024>>>(map, x, (int)g[6], waits, corner);
+    return cudaGetLastError();
+}
+
 // --- wgmma: D[64, 64] = A[64, 16] B[64, 16]^T, both under the 128-byte swizzle
 
 __global__ void wgmma_kernel(const __half* a, const __half* b, float* d, int waits) {
@@ -184,6 +212,20 @@ def test_a_pitch_that_the_copy_engine_cannot_read_is_refused(library: Library) -
     x = torch.randn(3, 20, 43)
     geometry = torch.tensor([43, 20, 3, 43, 860, 32, 16, 0, 0, 0])
     assert library.call("run_box", x, torch.zeros(2048, dtype=torch.uint8), ctypes.c_int(2048), geometry) == 1
+
+
+def test_a_box_that_is_sent_lies_in_the_tensor_once_it_is_waited_for_and_nowhere_else(library: Library) -> None:
+    x = torch.randn(16, 32)
+    for at in [(0, 0, 0), (16, 4, 1), (32, 16, 2), (-8, -3, 1), (0, 0, 3)]:
+        expected = torch.zeros(4, 52, 108)
+        if at[2] < 3:
+            expected[at[2], at[1] + 16 : at[1] + 32, at[0] + 32 : at[0] + 64] = x
+        out = torch.zeros(3, 20, 44)
+        geometry = torch.tensor([44, 20, 3, 44, 880, 32, 16, *at])
+        assert library.call("run_sent", x, out, ctypes.c_int(0), geometry) == 0
+        assert (out == 0).all()
+        assert library.call("run_sent", x, out, ctypes.c_int(1), geometry) == 0
+        assert torch.equal(out, expected[:3, 16:36, 32:76]), at
 
 
 def test_wgmma_multiplies_what_its_descriptors_say_once_it_is_waited_for(library: Library) -> None:

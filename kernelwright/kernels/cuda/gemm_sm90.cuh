@@ -139,6 +139,12 @@ template <class Config> struct Schedule {
 // another form of it, in which rows of A are columns of the result (gemm_sm90_turned.cuh).
 template <class W> struct Roles;
 
+// How the results of a tile leave. Here threads store them. Or they stay in slots of the ring until the copy engine has
+// taken them from there (gemm_sm90_sent.cuh).
+template <class Epilogue> struct Leaving {
+    static constexpr bool by_ring = false;
+};
+
 // --- producer: one thread
 
 struct Corner {  // of a box in its map
@@ -148,8 +154,9 @@ struct Corner {  // of a box in its map
 // Block number `block` of 32 of k, from row n on.
 KW_DEVICE Corner corner(const split::Packed&, int batch, int n, int block) { return {block * 2 * k_of_slot, n, batch}; }
 
-template <class Config, class W> KW_DEVICE void produce(const Problem<W>& problem, const Ring& ring) {
+template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Problem<W>& problem, const Ring& ring) {
     using S = Sizes<Config>;
+    using Leaves = Leaving<Epilogue>;
     const Schedule<Config> schedule(problem);
     Cursor at = {0, 0};
     for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
@@ -166,6 +173,13 @@ template <class Config, class W> KW_DEVICE void produce(const Problem<W>& proble
                     const Corner from = corner(problem.w, w_batch, work.n + b * S::wgmma_n, chunk * S::k_slots + i);
                     ring.fill(at, &problem.w_map, S::wgmma_n * 128, from.x, from.y, from.z);
                 }
+            if constexpr (Leaves::by_ring) {
+                if (Leaves::has_results_after(index, chunk))
+                    at = Leaves::template lend<Config>(ring, at);
+            }
+        }
+        if constexpr (Leaves::by_ring) {
+            if (Leaves::has_results_at_end(schedule, index)) at = Leaves::template lend<Config>(ring, at);
         }
     }
 }
@@ -405,6 +419,29 @@ template <class W> struct Roles {
                 load_shared((j ? second : first)[r], slot + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4));
             }
     }
+    // Where a thread's sums lie in the part of a tile that its warpgroup has, 64 rows of the result, by groups of 64
+    // columns: vector i of eight is at (first_y + y(i), first_x + x(i)) of its group.
+    static constexpr bool groups_are_rows = false;
+    static constexpr int steps_again = 4;  // of 256 of k, at once
+    using Scales = float4[gathered / 16];
+    KW_DEVICE static int first_y(int warp, int lane) { return row_in_tile(0, warp, lane); }
+    KW_DEVICE static int first_x(int warp, int lane) { return gemm::first_of_four(lane); }
+    KW_DEVICE static constexpr int y(int i) { return i % 2 * 8; }
+    KW_DEVICE static constexpr int x(int i) { return i / 2 * 16; }
+    KW_DEVICE static void load(Scales& scales, const float* inverse) { load_scales(scales, inverse); }
+    template <class Config>
+    KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,
+                                 const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
+        constexpr int per_block = Sizes<Config>::wgmma_n / 8;
+#pragma unroll
+        for (int i = 0; i < gathered / 8; i++) {
+            const int eight = group * (gathered / 8) + (i & ~1);
+            const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
+            gemm::trade(v[i], left, left + 4, lane & 1);
+            const float4 scale = scales[i / 2];
+            v[i][0] *= scale.x, v[i][1] *= scale.y, v[i][2] *= scale.z, v[i][3] *= scale.w;
+        }
+    }
     template <class Config, class Epilogue, class Prologue, class... Rest>
     KW_DEVICE static void finish(const Problem<W>& problem, const Rest&... rest) {
         gemm_sm90::finish<Config, Epilogue, Prologue>(problem, rest...);
@@ -427,6 +464,7 @@ template <class Config, class Epilogue, class Prologue, class W>
 KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args& args,
                        const typename Prologue::Args& made, const Ring& ring, int consumer) {
     using S = Sizes<Config>;
+    using Leaves = Leaving<Epilogue>;
     const int lane = threadIdx.x & 31;
     const int row = Roles<W>::row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
     const int first_block = S::same_rows ? consumer : 0;
@@ -474,9 +512,21 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                     ring.template release<S::same_rows ? 2 : 1>(advance(w, i), lane);
             }
             at = advance(at, S::chunk_slots);
+            if constexpr (Leaves::by_ring) {
+                if (Leaves::has_results_after(index, chunk))
+                    at = advance(at, Leaves::template slots_of_tile<Config>);
+            }
         }
-        Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane,
-                                                              end_chunk - 1, total);
+        if constexpr (Leaves::by_ring) {
+            const bool at_end = Leaves::has_results_at_end(schedule, index);
+            const Cursor to = at_end ? at : advance(at, S::chunk_slots);
+            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,
+                                                      total);
+            if (at_end) at = advance(at, Leaves::template slots_of_tile<Config>);
+        } else {
+            Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane,
+                                                                  end_chunk - 1, total);
+        }
     }
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
 }
@@ -485,8 +535,9 @@ template <class Config, class Epilogue, class Prologue, class W>
 __global__ void __launch_bounds__(threads, 1)
     multiply_kernel(const __grid_constant__ Problem<W> problem, const __grid_constant__ typename Epilogue::Args args,
                     const __grid_constant__ typename Prologue::Args made) {
+    using Leaves = Leaving<Epilogue>;
     extern __shared__ uint8_t shared[];
-    __shared__ __align__(8) uint64_t barriers[2 * slots];
+    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
     Ring ring;
     ring.data = (shared_address(shared) + 1023) & ~1023u;
     ring.full = shared_address(barriers);
@@ -495,6 +546,8 @@ __global__ void __launch_bounds__(threads, 1)
         for (int i = 0; i < slots; i++) {
             barrier_init(ring.full + i * 8, 1);
             barrier_init(ring.empty + i * 8, consumer_warps);
+            if constexpr (Leaves::by_ring)
+                for (int c = 0; c < 2; c++) barrier_init(Leaves::written(ring, i, c), consumer_warps / 2);
         }
         barrier_init_fence();
     }
@@ -503,7 +556,17 @@ __global__ void __launch_bounds__(threads, 1)
     const int warpgroup = __shfl_sync(~0u, threadIdx.x / 128, 0);
     if (warpgroup == 0) {
         registers_shrink_to<24>();
-        if (threadIdx.x == 0) produce<Config>(problem, ring);
+        if constexpr (Leaves::by_ring) {
+            // Warps part first, lanes then: the other way round ptxas spills what one thread has of another's numbers.
+            const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+            if (warp == 0) {
+                if (threadIdx.x == 0) produce<Config, Epilogue>(problem, ring);
+            } else if (warp <= 2) {  // one for each warpgroup
+                if (threadIdx.x % 32 == 0) Leaves::template send<Config>(problem, args.map, ring, warp - 1);
+            }
+        } else {
+            if (threadIdx.x == 0) produce<Config, Epilogue>(problem, ring);
+        }
     } else {
         registers_grow_to<240>();
         consume<Config, Epilogue, Prologue>(problem, args, made, ring, warpgroup - 1);

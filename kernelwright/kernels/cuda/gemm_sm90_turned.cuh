@@ -115,6 +115,33 @@ template <> struct Roles<gemm_sm90_turned::Turned> {
         end.take_from_all(sum, which, (int64_t)batch * problem.n + m, n, problem.m, owner);
     }
 
+    // As for other roles; but a warpgroup has 64 columns, by groups of 64 rows.
+    static constexpr bool groups_are_rows = true;
+    static constexpr int steps_again = 2;
+    using Scales = float[gathered / 8];
+    KW_DEVICE static int first_y(int warp, int lane) { return (lane & 3) * 2 + (lane >> 2 & 1); }
+    KW_DEVICE static int first_x(int warp, int lane) { return warp * 16 + (lane >> 3) * 4; }
+    KW_DEVICE static constexpr int y(int i) { return i * 8; }
+    KW_DEVICE static constexpr int x(int i) { return 0; }
+    KW_DEVICE static void load(Scales& scales, const float* inverse) {
+#pragma unroll
+        for (int i = 0; i < gathered / 8; i++) scales[i] = load_constant(inverse + i * 8);
+    }
+    template <class Config>
+    KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,
+                                 const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
+        constexpr int per_block = Sizes<Config>::wgmma_n / 8;
+#pragma unroll
+        for (int i = 0; i < gathered / 8; i++) {
+            const int eight = group * (gathered / 8) + i;
+            const float* sums = &total[eight / per_block][eight % per_block * 4];
+            const float upper[2] = {sums[0], sums[2]}, lower[2] = {sums[1], sums[3]};
+            gemm::trade<4>(v[i], upper, lower, lane & 4);
+#pragma unroll
+            for (int c = 0; c < 4; c++) v[i][c] *= scales[i];
+        }
+    }
+
     // A thread has two columns of the result beside each other, in two rows of every eight. Lanes g and g ^ 1 (g = lane
     // / 4) trade: even ones take the upper row, odd ones the lower, four neighbours each.
     template <class Config, class Epilogue, class Prologue>

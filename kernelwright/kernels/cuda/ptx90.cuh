@@ -28,6 +28,9 @@ KW_DEVICE void store_shared(uint32_t address, const float* from) {
                  "f"(from[3])
                  : "memory");
 }
+KW_DEVICE void store_shared(uint32_t address, float from) {
+    asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(from) : "memory");
+}
 KW_DEVICE void load_shared(uint32_t (&to)[4], uint32_t address) {
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
@@ -169,6 +172,15 @@ KW_DEVICE void send_bytes(void* destination, uint32_t source, int bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(destination), "r"(source), "r"(bytes)
                  : "memory");
 }
+// A box at (x, y, z) of a tensor, x innermost, which lies in shared memory as the map says; what is outside of the tensor
+// is left out.
+KW_DEVICE void store_box(const TensorMap* map, uint32_t source, int x, int y, int z) {
+    asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                 "r"(source), "r"(x), "r"(y), "r"(z)
+                 : "memory");
+}
+// Between what a thread wrote to shared memory and its word to whoever asks the copy engine to take it.
+KW_DEVICE void fence_for_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 KW_DEVICE void send_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // Until all groups but the last `Pending` have been read, so that their shared memory may be written again.
 template <int Pending> KW_DEVICE void send_wait() {

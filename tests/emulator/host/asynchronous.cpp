@@ -204,9 +204,46 @@ int encode_tiled(TensorMap* map, int type, uint32_t rank, void* base, const uint
     return 0;
 }
 
-struct Box {  // one copy that the engine has been asked for
+struct Line {  // of a box, in memory: bytes `first` to `last` of it are in the tensor
+    const uint8_t* begin;
+    int64_t first, last;
+};
+struct Asked {  // a box of a tensor
     TensorMap map;
     int32_t at[5];
+
+    Asked() = default;
+    Asked(const Frame& frame, const Argument& given) : map(), at() {
+        std::memcpy(&map, reinterpret_cast<const void*>(frame.get(given.inner[0])), sizeof map);
+        const auto& coordinates = given.inner[1].inner;
+        if (map.mark != map_mark)
+            fault("gives the copy engine in %s a map that was not encoded", line(frame).c_str());
+        if (coordinates.size() != map.rank)
+            fault("gives %zu coordinates in %s for a tensor of %d axes", coordinates.size(), line(frame).c_str(),
+                  map.rank);
+        for (int i = 0; i < map.rank; i++) at[i] = (int32_t)frame.get(coordinates[i]);
+    }
+    uint32_t rows() const {
+        uint32_t count = 1;
+        for (int i = 1; i < map.rank; i++) count *= map.box[i];
+        return count;
+    }
+    Line part(uint32_t row) const {
+        const uint8_t* begin = map.base + (int64_t)at[0] * map.element_bytes;
+        bool inside = true;
+        for (int i = 1; i < map.rank; i++) {
+            const int64_t there = at[i] + (int64_t)(row % map.box[i]);
+            row /= map.box[i];
+            inside = inside && there >= 0 && there < map.sizes[i];
+            begin += there * (int64_t)map.strides[i - 1];
+        }
+        const int64_t first = std::max<int64_t>(0, -(int64_t)at[0]),
+                      last = std::min<int64_t>(map.box[0], (int64_t)map.sizes[0] - at[0]);
+        return {begin, first * map.element_bytes, inside ? last * map.element_bytes : 0};
+    }
+};
+
+struct Box : Asked {  // one copy that the engine has been asked for
     uint32_t destination, barrier;  // in shared memory, the same in every block it goes to
     uint16_t blocks;
     unsigned unit, step;
@@ -226,27 +263,14 @@ void make(const Box& copy) {
     const TensorMap& map = copy.map;
     const Actor actor{copy.unit, copy.step, &copy.clock, copy.block};
     const uint32_t row_bytes = map.box[0] * map.element_bytes;
-    uint32_t rows = 1;
-    for (int i = 1; i < map.rank; i++) rows *= map.box[i];
+    const uint32_t rows = copy.rows();
     std::vector<uint8_t> line(row_bytes);
     for (uint32_t row = 0; row < rows; row++) {
-        uint32_t rest = row;
-        const uint8_t* from = map.base + (int64_t)copy.at[0] * map.element_bytes;
-        bool inside = true;
-        for (int i = 1; i < map.rank; i++) {
-            const int64_t at = copy.at[i] + (int64_t)(rest % map.box[i]);
-            rest /= map.box[i];
-            inside = inside && at >= 0 && at < map.sizes[i];
-            from += at * (int64_t)map.strides[i - 1];
-        }
-        const int64_t first = std::max<int64_t>(0, -(int64_t)copy.at[0]),
-                      last = std::min<int64_t>(map.box[0], (int64_t)map.sizes[0] - copy.at[0]);
+        const Line inside = copy.part(row);
         std::fill(line.begin(), line.end(), 0);
-        if (inside && first < last) {
-            const uint8_t* begin = from + first * map.element_bytes;
-            const size_t count = (last - first) * map.element_bytes;
-            touch_as(actor, begin, count, Access::read);
-            std::memcpy(line.data() + first * map.element_bytes, begin, count);
+        if (inside.first < inside.last) {
+            touch_as(actor, inside.begin + inside.first, inside.last - inside.first, Access::read);
+            std::memcpy(line.data() + inside.first, inside.begin + inside.first, inside.last - inside.first);
         }
         for (unsigned block = 0; block < cluster->blocks.size(); block++) {
             if (!(copy.blocks >> block & 1)) continue;
@@ -269,18 +293,15 @@ void make(const Box& copy) {
     }
 }
 
+void cp_async_bulk_tensor_to_global(Frame& frame, const Arguments& to);
+
 // cp.async.bulk.tensor.Nd.shared::cluster.global.tile.mbarrier::complete_tx::bytes[.multicast::cluster]
 //     [destination], [map, {x, y, ...}], [barrier]{, blocks}
 void cp_async_bulk_tensor(Frame& frame, const Arguments& to) {
+    if (frame.has("bulk_group")) return cp_async_bulk_tensor_to_global(frame, to);
     if (frame.has("im2col") || !frame.has("mbarrier::complete_tx::bytes")) unknown(frame);
     Box copy = {};
-    std::memcpy(&copy.map, reinterpret_cast<const void*>(frame.get(to[1].inner[0])), sizeof copy.map);
-    const auto& coordinates = to[1].inner[1].inner;
-    if (copy.map.mark != map_mark) fault("gives the copy engine in %s a map that was not encoded", line(frame).c_str());
-    if (coordinates.size() != copy.map.rank)
-        fault("gives %zu coordinates in %s for a tensor of %d axes", coordinates.size(), line(frame).c_str(),
-              copy.map.rank);
-    for (int i = 0; i < copy.map.rank; i++) copy.at[i] = (int32_t)frame.get(coordinates[i]);
+    static_cast<Asked&>(copy) = Asked(frame, to[1]);
     copy.destination = address_of(frame, to[0]), copy.barrier = address_of(frame, to[2]);
     if (copy.destination >> 24 || copy.barrier >> 24) unknown(frame);
     if (copy.destination % 128)
@@ -316,10 +337,13 @@ void cp_async_bulk_to_shared(Frame& frame, const Arguments& to) {
 
 // --- bytes that the copy engine takes from shared memory to global memory, in groups of the thread that asked for them
 
-struct Sending {
+struct Piece {
     uint8_t* to;
     const uint8_t* from;
-    uint32_t bytes;
+    size_t bytes;
+};
+struct Sending {
+    std::vector<Piece> pieces;
     unsigned unit, step;
     Clock clock;  // of the thread, when it asked
     const Block* block;
@@ -332,21 +356,52 @@ std::map<unsigned, Sendings> sendings;  // by thread of the cluster
 
 void make(const Sending& copy) {
     const Actor actor{copy.unit, copy.step, &copy.clock, copy.block};
-    touch_as(actor, copy.from, copy.bytes, Access::read);
-    touch_as(actor, copy.to, copy.bytes, Access::write);
-    std::memcpy(copy.to, copy.from, copy.bytes);
+    for (const Piece& piece : copy.pieces) {
+        touch_as(actor, piece.from, piece.bytes, Access::read);
+        touch_as(actor, piece.to, piece.bytes, Access::write);
+        std::memcpy(piece.to, piece.from, piece.bytes);
+    }
+}
+
+void send(std::vector<Piece> pieces) {
+    Fiber& me = fiber();
+    Sending copy = {std::move(pieces), me.unit, me.step++, me.clock, me.home};
+    sendings[me.unit].open.push_back(std::move(copy));
 }
 
 // cp.async.bulk.global.shared::cta.bulk_group [destination], [source], bytes
 void cp_async_bulk_to_global(Frame& frame, const Arguments& to) {
     if (!frame.has("shared::cta") || !frame.has("bulk_group")) unknown(frame);
-    Fiber& me = fiber();
     const uint64_t destination = frame.get(to[0].inner[0]);
     const uint32_t source = address_of(frame, to[1]), bytes = (uint32_t)frame.get(to[2]);
     if (destination % 16 || source % 16 || bytes % 16 || bytes == 0)
         fault("sends %u bytes in %s: both addresses and their number must be multiples of 16", bytes, line(frame).c_str());
-    Sending copy = {reinterpret_cast<uint8_t*>(destination), shared_at(frame, to[1]), bytes, me.unit, me.step++, me.clock, me.home};
-    sendings[me.unit].open.push_back(std::move(copy));
+    send({{reinterpret_cast<uint8_t*>(destination), shared_at(frame, to[1]), bytes}});
+}
+
+// cp.async.bulk.tensor.Nd.global.shared::cta[.tile].bulk_group [map, {x, y, ...}], [source]: what is outside of the
+// tensor is left out.
+void cp_async_bulk_tensor_to_global(Frame& frame, const Arguments& to) {
+    if (frame.has("im2col") || !frame.has("shared::cta")) unknown(frame);
+    const Asked asked(frame, to[0]);
+    const TensorMap& map = asked.map;
+    const uint32_t source = address_of(frame, to[1]), row_bytes = map.box[0] * map.element_bytes;
+    if (source >> 24) unknown(frame);
+    if (source % 128)
+        fault("sends a box in %s from %u, which is not a multiple of 128", line(frame).c_str(), source);
+    std::vector<Piece> pieces;
+    for (uint32_t row = 0; row < asked.rows(); row++) {
+        const Line inside = asked.part(row);
+        for (uint32_t chunk = 0; chunk < row_bytes; chunk += 16) {
+            const int64_t first = std::max<int64_t>(chunk, inside.first),
+                          last = std::min<int64_t>(chunk + 16, inside.last);
+            if (first >= last) continue;
+            uint8_t* from = swizzled(shared_pointer(0, self->rank), source + row * row_bytes + chunk, map.swizzle);
+            uint8_t* there = const_cast<uint8_t*>(inside.begin) + first;
+            pieces.push_back({there, from + (first - chunk), (size_t)(last - first)});
+        }
+    }
+    send(std::move(pieces));
 }
 void cp_async_bulk_commit(Frame&, const Arguments&) {
     Sendings& mine = sendings[fiber().unit];
