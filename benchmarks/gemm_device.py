@@ -436,6 +436,7 @@ def public_bar(path: Path, found: Made) -> tuple[Bar, float]:
 
 HARNESS = r"""
 #include "@header@"
+@more@
 #include <cstdio>
 #include <cstdlib>
 #include <cuda_bf16.h>
@@ -446,7 +447,7 @@ struct Epilogue {  // relu(x + bias)
     template <int N> KW_DEVICE static void store(const Args& args, const float (&x)[N], int64_t m, int64_t n) {
         for (int i = 0; i < N; i++) args.c[m * args.pitch + n + i] = fmaxf(x[i] + __ldg(args.bias + n + i), 0.f);
     }
-@late@
+@late@@sent@
 };
 @entry@
 template <class T> T* on_device(const std::vector<T>& values) {
@@ -523,6 +524,21 @@ LATE = r"""
     }
 """
 
+# For results that the copy engine takes (gemm_sm90_sent.cuh).
+SENT = r"""
+    static constexpr int64_t rows = @m@ * @batches@, columns = @n@, pitch = @n@;
+    static float* result(const Args& args) { return args.c; }
+    template <int N> struct alignas(4 * N) Values {
+        float v[N];
+        KW_DEVICE float operator[](int i) const { return v[i]; }
+    };
+    template <int N> KW_DEVICE static Values<N> values(const Args& args, const float (&x)[N], int64_t, int64_t n) {
+        Values<N> y;
+        for (int i = 0; i < N; i++) y.v[i] = fmaxf(x[i] + __ldg(args.bias + n + i), 0.f);
+        return y;
+    }
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Alone:
@@ -546,6 +562,10 @@ def odd(
 def settled(gemm: Gemm) -> Gemm:
     """Its epilogue begins with a rounding to 16 bits, which sums of so few products survive."""
     return replace(gemm, settles=True)
+
+
+def sendable(gemm: Gemm) -> Gemm:
+    return replace(gemm, sendable=True)
 
 
 def side_by_side(m: int, n: int, k: int, batches: int = 1, vector: int = 1) -> Gemm:
@@ -575,6 +595,14 @@ ALONE = (
           side_by_side(260, 148, 1100, batches=2, vector=4)),
     Alone("turned, parts of k", gemm_sm90_turned, gemm_sm90_turned.Config(128, 64, 4, 4),
           side_by_side(131, 68, 1701, vector=4)),
+    Alone("sm90, sent", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True),
+          sendable(odd(2052, 2060, 200, vector=4))),
+    Alone("bricks, sent, batches", gemm_sm90_bricks, gemm_sm90_bricks.Config(256, 64, 1, 4, sent=True),
+          sendable(side_by_side(260, 516, 600, batches=24, vector=4))),
+    Alone("turned, sent, batches", gemm_sm90_turned, gemm_sm90_turned.Config(256, 64, 1, 4, sent=True),
+          sendable(side_by_side(516, 260, 600, batches=24, vector=4))),
+    Alone("sm90, 192 columns, sent", gemm_sm90, gemm_sm90.Config(192, 32, 1, 4, sent=True),
+          sendable(odd(2052, 1900, 96, vector=4))),
     Alone("float16, own tiles", gemm_sm90_half, gemm_sm90_half.Config(128, 2, 1, own_tiles=True),
           odd(2000, 1301, 104, "float16")),
     Alone("float16, late, odd", gemm_sm90_half, gemm_sm90_half.Config(256, 2, 1, late=True),
@@ -599,10 +627,13 @@ CPP_TYPE = {"float32": "float", "float16": "__half", "bfloat16": "__nv_bfloat16"
 def harness(alone: Alone) -> str:
     gemm, template = alone.gemm, alone.template
     packed = template.packed_bytes(gemm) if gemm.w.constant else 0
-    late = getattr(alone.config, "late", False)
+    late, sent = getattr(alone.config, "late", False), getattr(alone.config, "sent", False)
+    sizes = {name: getattr(gemm, name) for name in ("m", "n", "k", "batches", "w_batches")}
     values = {
         "header": "gemm_sm90_late.cuh" if late else template.HEADER,
         "late": LATE.replace("@type@", CPP_TYPE[gemm.a.dtype]) if late else "",
+        "more": '#include "gemm_sm90_sent.cuh"' if sent else "",
+        "sent": re.sub(r"@(\w+)@", lambda match: str(sizes[match[1]]), SENT) if sent else "",
         "entry": template.entry("gemm", alone.config, gemm, "Epilogue"),
         "type": CPP_TYPE[gemm.a.dtype],
         "pitch": gemm.a.row_pitch,
@@ -611,7 +642,7 @@ def harness(alone: Alone) -> str:
         "workspace": template.workspace_bytes(alone.config, gemm),
         "packed": packed,
         "pack": "status = gemm_pack(dw, packed, nullptr), weight = packed;" if packed else "",
-        **{name: getattr(gemm, name) for name in ("m", "n", "k", "batches", "w_batches")},
+        **sizes,
     }
     return re.sub(r"@(\w+)@", lambda match: str(values[match[1]]), HARNESS)
 
