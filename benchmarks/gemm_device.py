@@ -496,7 +496,7 @@ LATE = r"""
     template <int N> struct Early { float bias[N]; };
     template <int N> struct Operands { float bias[N]; };
     template <int N> struct Results { float y[N]; };
-    static constexpr int line = 32;
+    using Index = int64_t;
     template <int N> KW_DEVICE static Early<N> load_early(const Args& args, int64_t n) {
         Early<N> early;
         for (int i = 0; i < N; i++) early.bias[i] = __ldg(args.bias + n + i);
@@ -518,9 +518,6 @@ LATE = r"""
     }
     template <int N> KW_DEVICE static void store(const Args& args, const Results<N>& results, int64_t m, int64_t n) {
         for (int i = 0; i < N; i++) args.c[m * args.pitch + n + i] = results.y[i];
-    }
-    KW_DEVICE static void prefetch(const Args& args, int64_t m, int64_t n) {
-        kw::ptx90::prefetch_far(args.c + m * args.pitch + n);
     }
 """
 

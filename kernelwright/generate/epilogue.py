@@ -192,7 +192,7 @@ class LateWriter(EpilogueWriter):
 
     @property
     def late(self) -> list[tuple[str, Access]]:
-        return self.loaded_for(self.after(), self.last)
+        return self.loaded_for(self.after(self.last), self.last)
 
     @property
     def ahead(self) -> list[tuple[str, Access]]:
@@ -208,16 +208,28 @@ class LateWriter(EpilogueWriter):
         """What settles the sums, but for the rounding."""
         return needed_for(self.region, [unrounded(self.settled)])
 
-    def after(self) -> set[Node]:
-        """What is computed of settled ones."""
+    def after(self, ends: Sequence[Node]) -> set[Node]:
+        """What is computed of settled ones, up to these."""
         inside, found = set(self.region.maps), set[Node]()
-        pending = self.last
+        pending = list(ends)
         while pending:
             node = pending.pop()
             if isinstance(node, Map) and node in inside and node not in found and node is not self.settled:
                 found.add(node)
                 pending.extend(node.args)
         return found
+
+    def residual(self) -> tuple[Node, str] | None:
+        """Where the one result is the sum of two values of 16 bits, of which one is loaded ahead: the other, and that
+        one's name. Such sums are taken as they lie, two at once."""
+        last, dtype = self.last[0], self.settled.dtype
+        if len(self.results) != 1 or not isinstance(last, Map) or last.fn != "add":
+            return None
+        values = [x.args[0] if isinstance(x, Map) and x.fn == "cast" else x for x in last.args]
+        if any(x.dtype is not dtype for x in (self.results[0][0], *values)):
+            return None
+        names, ahead = [self.load_names.get(x, "") for x in values], {name for name, _ in self.ahead}
+        return next(((values[1 - i], names[i]) for i in (1, 0) if names[i] in ahead and not names[1 - i]), None)
 
     def loaded_for(self, nodes: set[Node], besides: Sequence[Node]) -> list[tuple[str, Access]]:
         read = {x for node in nodes if isinstance(node, Map) for x in node.args}.union(besides)
@@ -226,12 +238,11 @@ class LateWriter(EpilogueWriter):
 
     def members(self) -> list[str]:
         storage = self.settled.dtype.storage_cpp
-        line = LINE_BYTES // max((a.layout.buffer.dtype.itemsize for _, a in self.ahead), default=2)
         fields = " ".join(
             f"kw::Vec<{access.layout.buffer.dtype.storage_cpp}, N> {self.result_name(node)};"
             for node, access in self.results
         )
-        place = "int64_t row, int64_t column"
+        place = "Index row, Index column"
         finish = f"Results<N> finish(const Args& a, const Operands<N>& x, const Settled<N>& settled, {place})"
         return [
             "",
@@ -239,13 +250,11 @@ class LateWriter(EpilogueWriter):
             f"    template <int N> struct Early {{ {self.fields(self.early)} }};".replace("{  }", "{}"),
             f"    template <int N> struct Operands {{ {self.fields(self.ahead)} }};".replace("{  }", "{}"),
             f"    template <int N> struct Results {{ {fields} }};",
-            f"    static constexpr int line = {line};",
-            *self.function("Early<N> load_early(const Args& a, int64_t column)", self.loading("Early", self.early)),
+            *self.function("Early<N> load_early(const Args& a, Index column)", self.loading("Early", self.early)),
             *self.function("void settle(const Early<N>& x, float (&product)[N])", self.settling()),
-            *self.function(f"Operands<N> load(const Args& a, {place})", self.loading("Operands", self.ahead)),
+            *self.function(f"Operands<N> load(const Args& a, {place})", self.loading_ahead()),
             *self.function(finish, self.finishing()),
             *self.function(f"void store(const Args& a, const Results<N>& y, {place})", self.storing()),
-            *self.function(f"void prefetch(const Args& a, {place})", self.fetching())[1:],
         ]
 
     @staticmethod
@@ -268,6 +277,16 @@ class LateWriter(EpilogueWriter):
             "return x;",
         ]
 
+    def loading_ahead(self) -> list[str]:
+        """A warp loads few neighbours of many rows; those beside them are wanted soon."""
+        return [
+            line.replace("kw::load_constant<N>", "kw::load_line<N>") for line in self.loading("Operands", self.ahead)
+        ]
+
+    def row_terms(self, access: Access) -> list[str]:
+        """In the result's own index type: 64 bits take three instructions where 32 take one."""
+        return [term.replace("row * columns", "row * Index(columns)") for term in super().row_terms(access)]
+
     def body(self, nodes: set[Node], known: dict[Node, str], held: Sequence[tuple[str, Access]]) -> BodyLines:
         """The lines that compute these values, with operands `held` in x."""
         names = {name: f"{'x.' if (name, a) in held else ''}{local(name)}" for name, a in self.accesses}
@@ -286,20 +305,38 @@ class LateWriter(EpilogueWriter):
         return [*body.lines[True], *(self.in_lanes(lanes) if lanes else [])]
 
     def finishing(self) -> list[str]:
-        body = self.body(self.after(), {self.settled: "kw::widen(settled[i])"}, self.ahead)
+        residual = self.residual()
+        ends = self.last if residual is None else [unrounded(residual[0])]
+        body = self.body(self.after(ends), {self.settled: "kw::widen(settled[i])"}, self.ahead)
         besides = [(name, access) for name, access in self.late if (name, access) not in self.ahead]
-        values = [body.operand(node) for node in self.last]
-        stored = [
-            f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
-            for (node, access), value in zip(self.results, values, strict=True)
-        ]
+        values = [body.operand(node) for node in ends]
+        if residual is None:
+            stored = [
+                f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
+                for (node, access), value in zip(self.results, values, strict=True)
+            ]
+            lanes = self.in_lanes([*body.lines[False], *stored])
+        else:
+            lanes = self.adding(residual, body, values[0])
         return [
             *self.coordinate_lines([access for _, access in besides]),
             *(f"const auto {local(name)} = {self.constant_load(access)};" for name, access in besides),
             "Results<N> y;",
             *body.lines[True],
-            *self.in_lanes([*body.lines[False], *stored]),
+            *lanes,
             "return y;",
+        ]
+
+    def adding(self, residual: tuple[Node, str], body: BodyLines, value: str) -> list[str]:
+        """The value, rounded, plus what was loaded ahead."""
+        node, name = residual
+        result, storage = self.result_name(self.results[0][0]), self.settled.dtype.storage_cpp
+        if node is self.settled:
+            return [f"y.{result} = kw::sum_of(settled, x.{local(name)});"]
+        return [
+            "float value[N];",
+            *self.in_lanes([*body.lines[False], f"value[i] = {value};"]),
+            f"y.{result} = kw::sum_of(kw::rounded<{storage}>(value), x.{local(name)});",
         ]
 
     @staticmethod
@@ -310,11 +347,4 @@ class LateWriter(EpilogueWriter):
         return [
             *self.coordinate_lines([access for _, access in self.results]),
             *(self.store_line(f"y.{self.result_name(node)}", access) for node, access in self.results),
-        ]
-
-    def fetching(self) -> list[str]:
-        accesses = [access for _, access in self.ahead]
-        return [
-            *self.coordinate_lines(accesses),
-            *(f"kw::ptx90::prefetch_far({self.address(access)});" for access in accesses),
         ]

@@ -33,6 +33,8 @@ class Block:
 BLOCKS = (Block(3, 1, 64, 40, 64, 48, 64), Block(2, 1, 128, 72, 80, 64, 48), Block(2, 2, 88, 40, 64, 64, 48))
 # With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
 MOST_SUMS_OF_PHASES = 64
+# Of pairs in more than two rows, each of which ends by itself.
+MOST_PAIRS_OF_ROWS = 120
 # Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
 MOST_STREAMED_OF_PHASES, MOST_STREAMED_OF_PIECES = 112, 100
 
@@ -241,7 +243,8 @@ def most_sums(config: Config, shape: ConvShape) -> int:
         of_phases = MOST_STREAMED_OF_PHASES if len(shape.phases) > 1 else config.block.most_sums
         return min(of_phases, MOST_STREAMED_OF_PIECES) if in_pieces else of_phases
     several = config.carriers == 2 and len(shape.phases) > 1
-    return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else config.block.most_sums
+    of_rows = MOST_PAIRS_OF_ROWS if config.products == 3 and config.rows_at_once > 2 else config.block.most_sums
+    return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else min(config.block.most_sums, of_rows)
 
 
 def most_held(config: Config) -> int:

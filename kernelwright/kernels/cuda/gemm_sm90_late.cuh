@@ -10,14 +10,13 @@
 //     template <int N> struct Early { ... };   // what settling needs: operands that all rows share
 //     template <int N> struct Operands { ... };  // of the results one by one; those of rows and columns `finish` loads
 //     template <int N> struct Results { ... };
-//     static constexpr int line = ...;         // columns in 128 bytes of the widest operand
-//     template <int N> static Early<N> load_early(const Args&, int64_t n);
+//     using Index = ...;                       // int, or int64_t, in which places of results are counted
+//     template <int N> static Early<N> load_early(const Args&, Index n);
 //     template <int N> static void settle(const Early<N>&, float (&sums)[N]);  // but for the rounding
-//     template <int N> static Operands<N> load(const Args&, int64_t m, int64_t n);
+//     template <int N> static Operands<N> load(const Args&, Index m, Index n);
 //     template <int N>
-//     static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, int64_t m, int64_t n);
-//     template <int N> static void store(const Args&, const Results<N>&, int64_t m, int64_t n);
-//     static void prefetch(const Args&, int64_t m, int64_t n);
+//     static Results<N> finish(const Args&, const Operands<N>&, const Settled<N>&, Index m, Index n);
+//     template <int N> static void store(const Args&, const Results<N>&, Index m, Index n);
 //   };
 //
 // which is `store` of gemm_epilogue.cuh in its steps.
@@ -50,14 +49,14 @@ template <class Config, class Epilogue> struct Held {
     uint32_t pair[near];        // [eight columns][row], as wgmma leaves them
     uint32_t wait;              // where this thread's first four are that wait; the next are `four_bytes` on
     typename Epilogue::template Operands<vector> ahead[2][2][parts];  // of the next two pieces, by rows
-    int64_t first;              // the thread's first row in the flattened result
+    typename Epilogue::Index first;  // the thread's first row in the flattened result
     int m, n, left = 0;         // the same in its batch; the next column; pieces that have not left
 
     KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t wait)
         : problem(problem), args(args), wait(wait) {}
 
     // What is loaded beyond the result is what lies at its end: no load asks for a condition.
-    KW_DEVICE int64_t row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
+    KW_DEVICE typename Epilogue::Index row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
     KW_DEVICE int column_inside(int column) const { return min(column, problem.n - vector); }
     KW_DEVICE void load_ahead(int which, int r, int column) {
 #pragma unroll
@@ -83,7 +82,7 @@ template <class Config, class Epilogue> struct Held {
     // The tile at `work` has been settled, and may leave.
     KW_DEVICE void begin(const Work& work, int row, int lane) {
         m = work.m + row, n = work.n + gemm::first_of_four(lane);
-        first = (int64_t)work.batch * problem.m + m;
+        first = (typename Epilogue::Index)work.batch * problem.m + m;
         left = pieces;
 #pragma unroll
         for (int i = 0; i < 4; i++) load_ahead(i / 2, i % 2, n + i / 2 * 16);
@@ -146,11 +145,11 @@ template <class Config, class Epilogue> struct Held {
         }
     }
 
-    // Whether the next piece leaves beside this step: all have left by the last one, at even distances; the warpgroups
-    // take turns.
-    KW_DEVICE bool is_due(int step, int steps, int consumer) const {
-        return left > 0 &&
-               (step + 1 == steps || (2 * (pieces - left) + 1 + consumer) * steps <= 2 * pieces * step);
+    // The step beside which the next piece leaves: all have left by the last one, at even distances; the warpgroups take
+    // turns. Found once for a piece, for steps are many.
+    KW_DEVICE int next_due(int steps, int consumer) const {
+        const int due = ((2 * (pieces - left) + 1 + consumer) * steps + 2 * pieces - 1) / (2 * pieces);
+        return left == 0 ? steps : min(due, steps - 1);
     }
 };
 
@@ -189,17 +188,6 @@ template <class Config, class Epilogue> struct Settling {
     }
 };
 
-// Brings what the results of a tile need closer, long before they do.
-template <class Config, class Epilogue>
-KW_DEVICE void prefetch(const Problem& problem, const typename Epilogue::Args& args, const Work& work, int thread) {
-    constexpr int lines = Config::tile_n / Epilogue::line;
-#pragma unroll
-    for (int i = 0; i < tile_m * lines; i += 256) {
-        const int m = work.m + (i + thread) / lines, n = work.n + (i + thread) % lines * Epilogue::line;
-        if (m < problem.m && n < problem.n) Epilogue::prefetch(args, (int64_t)work.batch * problem.m + m, n);
-    }
-}
-
 template <class Config, class Epilogue>
 KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
                             uint32_t empty, int consumer) {
@@ -213,9 +201,8 @@ KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Arg
     Cursor at;
     for (int index = schedule.first(); index < schedule.count; index += schedule.step()) {
         const Work work = schedule[index];
-        prefetch<Config, Epilogue>(problem, args, work, thread);
         float sum[1][Config::tile_n / 2];
-        int before = -1;
+        int before = -1, due = held.next_due(steps, consumer);
 #pragma unroll 1
         for (int step = 0; step < steps; step++, at.advance<S::stages>()) {
             multiply_stage<Config>(sum, data, full, at, consumer, step > 0);
@@ -223,7 +210,10 @@ KW_DEVICE void consume_late(const Problem& problem, const typename Epilogue::Arg
             if (before >= 0) release<Config>(empty, before, lane);
             before = at.stage;
 #pragma unroll 1
-            while (held.is_due(step, steps, consumer)) held.leave_one(lane & 1);
+            while (step >= due) {
+                held.leave_one(lane & 1);
+                due = held.next_due(steps, consumer);
+            }
         }
         const Settling<Config, Epilogue> settling(args, work.n + (lane & 3) * 2, problem.n);
         wgmma_wait<0>();

@@ -49,7 +49,6 @@ KW_DEVICE float load_constant(const float* pointer) {
     return v;
 }
 KW_DEVICE void prefetch_near(const float* pointer) { asm volatile("prefetch.global.L1 [%0];" ::"l"(pointer) : "memory"); }
-KW_DEVICE void prefetch_far(const void* pointer) { asm volatile("prefetch.global.L2 [%0];" ::"l"(pointer) : "memory"); }
 KW_DEVICE float4 load_constants(const float* pointer) {
     float4 v;
     asm volatile("ld.global.nc.v4.f32 {%0, %1, %2, %3}, [%4];"

@@ -110,6 +110,92 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load_constant(const T* p) {
 template <int N, typename T> KW_DEVICE Vec<T, N> load_constant(const T* p) { return load<N>(p); }
 #endif
 
+// kw: load_line
+#ifdef __CUDACC__
+// As load_constant, of data whose neighbours are wanted soon: 256 bytes of them come to L2 with it.
+KW_DEVICE unsigned short load_word_of_line(const unsigned short* p) {
+    unsigned short x;
+    asm volatile("ld.global.nc.L2::256B.u16 %0, [%1];" : "=h"(x) : "l"(__cvta_generic_to_global(p)));
+    return x;
+}
+KW_DEVICE unsigned int load_word_of_line(const unsigned int* p) {
+    unsigned int x;
+    asm volatile("ld.global.nc.L2::256B.u32 %0, [%1];" : "=r"(x) : "l"(__cvta_generic_to_global(p)));
+    return x;
+}
+KW_DEVICE uint2 load_word_of_line(const uint2* p) {
+    uint2 x;
+    asm volatile("ld.global.nc.L2::256B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(x.x), "=r"(x.y) : "l"(__cvta_generic_to_global(p)));
+    return x;
+}
+template <typename Word> KW_DEVICE Word load_word_of_line(const Word* p) { return __ldg(p); }
+template <int N, typename T> KW_DEVICE Vec<T, N> load_line(const T* p) {
+    using Word = Packet<T, N>;
+    Vec<T, N> x;
+#pragma unroll
+    for (int i = 0; i < int(sizeof x / sizeof(Word)); ++i)
+        reinterpret_cast<Word*>(&x)[i] = load_word_of_line(reinterpret_cast<const Word*>(p) + i);
+    return x;
+}
+#else
+template <int N, typename T> KW_DEVICE Vec<T, N> load_line(const T* p) { return load<N>(p); }
+#endif
+
+// kw: rounded
+#ifdef __CUDACC__
+KW_DEVICE uint32_t rounded_pair(half, float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+KW_DEVICE uint32_t rounded_pair(bfloat16, float first, float second) {
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+}
+// Two at once: the conversion of one alone takes as long.
+template <typename T, int N> KW_DEVICE Vec<T, N> rounded(const float (&x)[N]) {
+    Vec<T, N> y;
+    if constexpr (N % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2) reinterpret_cast<uint32_t*>(&y)[i / 2] = rounded_pair(T{}, x[i], x[i + 1]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) y[i] = convert<T>(x[i]);
+    }
+    return y;
+}
+#endif
+
+// kw: sum_of
+#ifdef __CUDACC__
+KW_DEVICE uint32_t sum_of_pairs(half, uint32_t a, uint32_t b) {
+    uint32_t sum;
+    asm("add.rn.f16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));
+    return sum;
+}
+KW_DEVICE uint32_t sum_of_pairs(bfloat16, uint32_t a, uint32_t b) {
+    uint32_t sum;
+    asm("add.rn.bf16x2 %0, %1, %2;" : "=r"(sum) : "r"(a), "r"(b));  // sm_90
+    return sum;
+}
+// Sums of 16-bit numbers, rounded to 16 bits: the same as of floats, rounded twice, for those have more than twice the bits.
+template <typename T, int N> KW_DEVICE Vec<T, N> sum_of(const Vec<T, N>& a, const Vec<T, N>& b) {
+    Vec<T, N> y;
+    if constexpr (N % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < N / 2; ++i)
+            reinterpret_cast<uint32_t*>(&y)[i] = sum_of_pairs(T{}, reinterpret_cast<const uint32_t*>(&a)[i],
+                                                             reinterpret_cast<const uint32_t*>(&b)[i]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) y[i] = convert<T>(widen(a[i]) + widen(b[i]));
+    }
+    return y;
+}
+#endif
+
 // kw: load_once
 #ifdef __CUDACC__
 // As load, for data that is read once: it is the first to leave the caches.
