@@ -130,7 +130,8 @@ def configs(shape: ConvShape, device: Device) -> tuple[Config, ...]:
     leave the tensor cores idle, and the library multiplies few channels in IEEE float32 even where TF32 is allowed."""
     asked = configs_as_asked(shape, device)
     plain = shape.rows is None and shape.epilogue_flops <= FEW_FLOPS
-    if not asked or not plain or not shape.tf32 or shape.dtype != "float32":
+    few = shape.channels * shape.taps <= 16 * MOST_GROUP
+    if not asked or not plain or not few or not shape.tf32 or shape.dtype != "float32":
         return asked
     exact = [c for c in configs_as_asked(replace(shape, tf32=False), device) if sums_once(c, shape)]
     most = NEARLY_FREE * cost_us(asked[0], shape, device)
