@@ -15,7 +15,6 @@ from kernelwright.ir.nodes import Map, Node
 from kernelwright.ir.scalars import spell_cast
 from kernelwright.plan import Layout, Region
 
-LINE_BYTES = 128  # of the caches
 FOUR = 4  # float32 that the copy engine counts in
 
 # Functions that there are in few instructions too (`kw::near_tanh`), for arguments that have 11 bits.
@@ -306,36 +305,39 @@ class LateWriter(EpilogueWriter):
 
     def finishing(self) -> list[str]:
         residual = self.residual()
+        if residual is not None and residual[0] is self.settled:
+            return [f"return {{kw::sum_of(settled, x.{local(residual[1])})}};"]
         ends = self.last if residual is None else [unrounded(residual[0])]
         body = self.body(self.after(ends), {self.settled: "kw::widen(settled[i])"}, self.ahead)
         besides = [(name, access) for name, access in self.late if (name, access) not in self.ahead]
         values = [body.operand(node) for node in ends]
-        if residual is None:
-            stored = [
-                f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
-                for (node, access), value in zip(self.results, values, strict=True)
-            ]
-            lanes = self.in_lanes([*body.lines[False], *stored])
-        else:
-            lanes = self.adding(residual, body, values[0])
+        computed = body.lines[False]
         return [
             *self.coordinate_lines([access for _, access in besides]),
             *(f"const auto {local(name)} = {self.constant_load(access)};" for name, access in besides),
             "Results<N> y;",
             *body.lines[True],
-            *lanes,
+            *(
+                self.storing_values(computed, values)
+                if residual is None
+                else self.adding(residual[1], computed, *values)
+            ),
             "return y;",
         ]
 
-    def adding(self, residual: tuple[Node, str], body: BodyLines, value: str) -> list[str]:
-        """The value, rounded, plus what was loaded ahead."""
-        node, name = residual
+    def storing_values(self, computed: Sequence[str], values: Sequence[str]) -> list[str]:
+        stored = [
+            f"y.{self.result_name(node)}[i] = {self.stored(node, access, value)};"
+            for (node, access), value in zip(self.results, values, strict=True)
+        ]
+        return self.in_lanes([*computed, *stored])
+
+    def adding(self, name: str, computed: Sequence[str], value: str) -> list[str]:
+        """The value, rounded, plus the residual of that name."""
         result, storage = self.result_name(self.results[0][0]), self.settled.dtype.storage_cpp
-        if node is self.settled:
-            return [f"y.{result} = kw::sum_of(settled, x.{local(name)});"]
         return [
             "float value[N];",
-            *self.in_lanes([*body.lines[False], f"value[i] = {value};"]),
+            *self.in_lanes([*computed, f"value[i] = {value};"]),
             f"y.{result} = kw::sum_of(kw::rounded<{storage}>(value), x.{local(name)});",
         ]
 

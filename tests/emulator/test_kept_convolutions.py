@@ -287,9 +287,11 @@ def test_what_follows_is_in_the_same_kernel(name: str, rows: int, tmp_path: Path
 @pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
 def test_functions_of_rounded_products_take_few_instructions(size: float, tmp_path: Path) -> None:
     body = f"y = self.conv(x) * {size}\n        return torch.tanh(y) + torch.sigmoid(y) + F.silu(y) * F.mish(y), "
-    body += "F.softplus(y), F.softplus(y, 2.0, 5.0), F.hardswish(y) + F.hardsigmoid(y)"
+    body += "F.softplus(y), F.softplus(y, 2.0, 5.0), F.hardswish(y) + F.hardsigmoid(y), "
+    body += "F.gelu(y), F.gelu(y, approximate='tanh')"
     path = model(tmp_path, "Conv2d(8, 8, 3, padding=1)", (2, 8, 5, 38), body)
-    assert "kw::near_mish(" in agrees(path, pick=kept(), precision="tf32").text
+    text = agrees(path, pick=kept(), precision="tf32").text
+    assert all(f"kw::near_{name}(" in text for name in ("mish", "gelu_erf", "gelu_tanh"))
     assert "kw::near_" not in agrees(path, pick=kept()).text
 
 
