@@ -338,7 +338,7 @@ class LateWriter(EpilogueWriter):
         return [
             "float value[N];",
             *self.in_lanes([*computed, f"value[i] = {value};"]),
-            f"y.{result} = kw::sum_of(kw::rounded<{storage}>(value), x.{local(name)});",
+            f"y.{result} = kw::sum_of(kw::narrowed<{storage}>(value), x.{local(name)});",
         ]
 
     @staticmethod

@@ -142,7 +142,7 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load_line(const T* p) {
 template <int N, typename T> KW_DEVICE Vec<T, N> load_line(const T* p) { return load<N>(p); }
 #endif
 
-// kw: rounded
+// kw: narrowed
 #ifdef __CUDACC__
 KW_DEVICE uint32_t rounded_pair(half, float first, float second) {
     uint32_t pair;
@@ -155,7 +155,7 @@ KW_DEVICE uint32_t rounded_pair(bfloat16, float first, float second) {
     return pair;
 }
 // Two at once: the conversion of one alone takes as long.
-template <typename T, int N> KW_DEVICE Vec<T, N> rounded(const float (&x)[N]) {
+template <typename T, int N> KW_DEVICE Vec<T, N> narrowed(const float (&x)[N]) {
     Vec<T, N> y;
     if constexpr (N % 2 == 0) {
 #pragma unroll
