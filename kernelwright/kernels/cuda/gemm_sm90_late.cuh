@@ -36,24 +36,26 @@ template <class Epilogue> struct Late {
 // What a thread has of a settled tile: two rows, of which pieces of 16 columns leave one after the other.
 template <class Config, class Epilogue> struct Held {
     static constexpr int vector = Config::vector, parts = 4 / vector, pieces = Config::tile_n / 16;
-    // Two neighbours are a word. Of the widest tile half are in registers, where they move up as pieces leave (all of
-    // them would spill); the others wait in shared memory, of which the ring leaves 35 KB.
-    static constexpr int words = pieces * 4, near = words > 48 ? 32 : words, far = words - near;
-    static constexpr int four_bytes = 256 * 16, far_bytes = far / 4 * four_bytes;
+    // Two neighbours are a word, a piece has four. All words of the widest tile would spill, and registers have no
+    // address; the ring leaves 34 KB of shared memory. So the first half waits there, where each piece is read from its
+    // place, and the second half in registers, until the first has left and it goes to the same places.
+    static constexpr int words = pieces * 4, half = words / 2;
+    static constexpr int four_bytes = 256 * 16, waiting_bytes = half / 4 * four_bytes;
     using Settled = typename Epilogue::template Settled<vector>;
-    static_assert(pieces % 2 == 0, "pieces come in pairs");
+    static_assert(pieces % 4 == 0, "each half leaves in pairs of pieces");
     static_assert(sizeof(typename Epilogue::template Settled<2>) == 4, "settled sums have 16 bits");
 
     const Problem& problem;
     const typename Epilogue::Args& args;
-    uint32_t pair[near];        // [eight columns][row], as wgmma leaves them
-    uint32_t wait;              // where this thread's first four are that wait; the next are `four_bytes` on
+    uint32_t second[half];      // [eight columns][row], as wgmma leaves them
+    uint32_t wait;              // where this thread's next four words are; those after them are `four_bytes` on
     typename Epilogue::template Operands<vector> ahead[2][2][parts];  // of the next two pieces, by rows
     typename Epilogue::Index first;  // the thread's first row in the flattened result
     int m, n, left = 0;         // the same in its batch; the next column; pieces that have not left
 
-    KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t wait)
-        : problem(problem), args(args), wait(wait) {}
+    // `room`: of this thread's first four words. A half that has left has them behind its last.
+    KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t room)
+        : problem(problem), args(args), wait(room + waiting_bytes) {}
 
     // What is loaded beyond the result is what lies at its end: no load asks for a condition.
     KW_DEVICE typename Epilogue::Index row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
@@ -66,15 +68,16 @@ template <class Config, class Epilogue> struct Held {
     }
 
     template <class Settling> KW_DEVICE void settle(const Settling& settling, const float (&sum)[words * 2]) {
+        wait -= waiting_bytes;
 #pragma unroll
         for (int i = 0; i < words; i += 4) {
             uint32_t word[4];
             settling.settle(word, sum, i);
-            if (i < near) {
-#pragma unroll
-                for (int j = 0; j < 4; j++) pair[(i + j) % near] = word[j];
+            if (i < half) {
+                store_shared(wait + i / 4 * four_bytes, word);
             } else {
-                store_shared(wait + (i - near) / 4 * four_bytes, word);
+#pragma unroll
+                for (int j = 0; j < 4; j++) second[(i + j) % half] = word[j];
             }
         }
     }
@@ -88,12 +91,14 @@ template <class Config, class Epilogue> struct Held {
         for (int i = 0; i < 4; i++) load_ahead(i / 2, i % 2, n + i / 2 * 16);
     }
 
-    // Piece number `which` of the two that are next.
+    // The next piece, whose operands are ahead[which].
     template <int which> KW_DEVICE void leave(bool odd) {
+        uint32_t word[4];
+        load_shared(word, wait);
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             // As gemm::trade, but two neighbours at once.
-            const uint32_t left_two = pair[which * 4 + r], right_two = pair[which * 4 + 2 + r];
+            const uint32_t left_two = word[r], right_two = word[2 + r];
             const uint32_t received = __shfl_xor_sync(~0u, odd ? left_two : right_two, 1);
             const uint32_t four[2] = {odd ? received : left_two, odd ? right_two : received};
             typename Epilogue::template Results<vector> results[parts];
@@ -110,30 +115,24 @@ template <class Config, class Epilogue> struct Held {
                 if (m + 8 * r < problem.m && n + i * vector < problem.n)
                     Epilogue::template store<vector>(args, results[i], first + 8 * r, n + i * vector);
         }
-        n += 16, left--;
+        n += 16, left--, wait += four_bytes;
     }
-
-    // The next piece leaves. Registers have no address: those behind move up.
     KW_DEVICE void leave_one(bool odd) {
         if (left % 2 == 0) {
             leave<0>(odd);
         } else {
             leave<1>(odd);
-            move_up();
+            follow();
         }
     }
-    KW_DEVICE void move_up() {
+    // Where the first half has left: the second takes its places.
+    KW_DEVICE void follow() {
+        if (left != pieces / 2) return;
+        wait -= waiting_bytes;
 #pragma unroll
-        for (int i = 8; i < near; i++) pair[i - 8] = pair[i];
-        const int next = pieces - left - 2;  // of those that wait, in fours
-        if (next * 4 < far) {
-#pragma unroll
-            for (int i = 0; i < 8; i += 4) {
-                uint32_t four[4];
-                load_shared(four, wait + (next + i / 4) * four_bytes);
-#pragma unroll
-                for (int j = 0; j < 4; j++) pair[near - 8 + i + j] = four[j];
-            }
+        for (int i = 0; i < half; i += 4) {
+            const uint32_t word[4] = {second[i], second[i + 1], second[i + 2], second[i + 3]};
+            store_shared(wait + i / 4 * four_bytes, word);
         }
     }
     KW_DEVICE void leave_all(bool odd) {
@@ -141,7 +140,7 @@ template <class Config, class Epilogue> struct Held {
         while (left > 0) {
             leave<0>(odd);
             leave<1>(odd);
-            move_up();
+            follow();
         }
     }
 
@@ -231,7 +230,7 @@ namespace kw::gemm_sm90_half {
 
 template <class Config, class Epilogue> struct Consumer<Config, gemm_sm90_late::Late<Epilogue>> {
     static_assert(!Config::own_tiles, "a tile of each warpgroup's own leaves while the other one multiplies");
-    static constexpr int registers = 240, shared_bytes = gemm_sm90_late::Held<Config, Epilogue>::far_bytes;
+    static constexpr int registers = 240, shared_bytes = gemm_sm90_late::Held<Config, Epilogue>::waiting_bytes;
     KW_DEVICE static void run(const Problem& problem, const typename Epilogue::Args& args, uint32_t data, uint32_t full,
                               uint32_t empty, int consumer) {
         gemm_sm90_late::consume_late<Config, Epilogue>(problem, args, data, full, empty, consumer);
