@@ -36,35 +36,37 @@ template <class Epilogue> struct Late {
 // What a thread has of a settled tile: two rows, of which pieces of 16 columns leave one after the other.
 template <class Config, class Epilogue> struct Held {
     static constexpr int vector = Config::vector, parts = 4 / vector, pieces = Config::tile_n / 16;
-    // Two neighbours are a word, a piece has four. All words of the widest tile would spill, and registers have no
-    // address; the ring leaves 34 KB of shared memory. So the first half waits there, where each piece is read from its
-    // place, and the second half in registers, until the first has left and it goes to the same places.
+    // Two neighbours are a word, a piece has four. Registers have no address, and the words of the widest tile would
+    // spill; the ring leaves 26 to 34 KB of shared memory. So the first half waits there, where each piece is read from
+    // its place, and the second half in registers, until the first has left and its places are free.
     static constexpr int words = pieces * 4, half = words / 2;
     static constexpr int four_bytes = 256 * 16, waiting_bytes = half / 4 * four_bytes;
     using Settled = typename Epilogue::template Settled<vector>;
+    using Ahead = typename Epilogue::template Operands<vector>[2][parts];  // of a piece, by rows
     static_assert(pieces % 4 == 0, "each half leaves in pairs of pieces");
+    static_assert(Sizes<Config>::smem_bytes + waiting_bytes + 16 * Sizes<Config>::stages <= 227 * 1024,
+                  "half of a tile has room beside the ring and its barriers");
     static_assert(sizeof(typename Epilogue::template Settled<2>) == 4, "settled sums have 16 bits");
 
     const Problem& problem;
     const typename Epilogue::Args& args;
     uint32_t second[half];      // [eight columns][row], as wgmma leaves them
     uint32_t wait;              // where this thread's next four words are; those after them are `four_bytes` on
-    typename Epilogue::template Operands<vector> ahead[2][2][parts];  // of the next two pieces, by rows
+    Ahead ahead[2];             // of the next two pieces
     typename Epilogue::Index first;  // the thread's first row in the flattened result
     int m, n, left = 0;         // the same in its batch; the next column; pieces that have not left
 
-    // `room`: of this thread's first four words. A half that has left has them behind its last.
+    // `room`: where this thread's first four words go. While none wait, `wait` is behind the last.
     KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t room)
         : problem(problem), args(args), wait(room + waiting_bytes) {}
 
     // What is loaded beyond the result is what lies at its end: no load asks for a condition.
     KW_DEVICE typename Epilogue::Index row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
     KW_DEVICE int column_inside(int column) const { return min(column, problem.n - vector); }
-    KW_DEVICE void load_ahead(int which, int r, int column) {
+    KW_DEVICE void load_ahead(Ahead& operands, int r, int column) const {
 #pragma unroll
         for (int i = 0; i < parts; i++)
-            ahead[which][r][i] =
-                Epilogue::template load<vector>(args, row_inside(r), column_inside(column + i * vector));
+            operands[r][i] = Epilogue::template load<vector>(args, row_inside(r), column_inside(column + i * vector));
     }
 
     template <class Settling> KW_DEVICE void settle(const Settling& settling, const float (&sum)[words * 2]) {
@@ -88,11 +90,11 @@ template <class Config, class Epilogue> struct Held {
         first = (typename Epilogue::Index)work.batch * problem.m + m;
         left = pieces;
 #pragma unroll
-        for (int i = 0; i < 4; i++) load_ahead(i / 2, i % 2, n + i / 2 * 16);
+        for (int i = 0; i < 4; i++) load_ahead(ahead[i / 2], i % 2, n + i / 2 * 16);
     }
 
-    // The next piece, whose operands are ahead[which].
-    template <int which> KW_DEVICE void leave(bool odd) {
+    // The next piece leaves, and what the piece `distance` behind it needs is loaded into the same place.
+    template <int distance> KW_DEVICE void leave(Ahead& operands, bool odd) {
         uint32_t word[4];
         load_shared(word, wait);
 #pragma unroll
@@ -106,10 +108,10 @@ template <class Config, class Epilogue> struct Held {
             for (int i = 0; i < parts; i++) {
                 Settled settled;
                 __builtin_memcpy(&settled, (const char*)four + i * sizeof settled, sizeof settled);
-                results[i] = Epilogue::template finish<vector>(args, ahead[which][r][i], settled, row_inside(r),
+                results[i] = Epilogue::template finish<vector>(args, operands[r][i], settled, row_inside(r),
                                                                column_inside(n + i * vector));
             }
-            load_ahead(which, r, left > 2 ? n + 32 : n);  // of no use for the last two, but no branch
+            load_ahead(operands, r, left > distance ? n + distance * 16 : n);  // of no use for the last, but no branch
 #pragma unroll
             for (int i = 0; i < parts; i++)
                 if (m + 8 * r < problem.m && n + i * vector < problem.n)
@@ -119,13 +121,13 @@ template <class Config, class Epilogue> struct Held {
     }
     KW_DEVICE void leave_one(bool odd) {
         if (left % 2 == 0) {
-            leave<0>(odd);
+            leave<2>(ahead[0], odd);
         } else {
-            leave<1>(odd);
+            leave<2>(ahead[1], odd);
             follow();
         }
     }
-    // Where the first half has left: the second takes its places.
+    // Once the first half has left, the second takes its places.
     KW_DEVICE void follow() {
         if (left != pieces / 2) return;
         wait -= waiting_bytes;
@@ -135,17 +137,25 @@ template <class Config, class Epilogue> struct Held {
             store_shared(wait + i / 4 * four_bytes, word);
         }
     }
+    // The last tile, beside which nothing is multiplied: loads are four pieces ahead, in what were registers of sums.
     KW_DEVICE void leave_all(bool odd) {
+        if (left == 0) return;
+        Ahead behind[2];
+#pragma unroll
+        for (int i = 0; i < 4; i++) load_ahead(behind[i / 2], i % 2, n + 32 + i / 2 * 16);
 #pragma unroll 1
         while (left > 0) {
-            leave<0>(odd);
-            leave<1>(odd);
+            leave<4>(ahead[0], odd);
+            leave<4>(ahead[1], odd);
+            follow();
+            leave<4>(behind[0], odd);
+            leave<4>(behind[1], odd);
             follow();
         }
     }
 
-    // The step beside which the next piece leaves: all have left by the last one, at even distances; the warpgroups take
-    // turns. Found once for a piece, for steps are many.
+    // The step beside which the next piece leaves: all have left by the last one, at even distances; the warpgroups
+    // take turns. Found once for a piece, for steps are many.
     KW_DEVICE int next_due(int steps, int consumer) const {
         const int due = ((2 * (pieces - left) + 1 + consumer) * steps + 2 * pieces - 1) / (2 * pieces);
         return left == 0 ? steps : min(due, steps - 1);
