@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.emulator.build import EmulatedFault, g_plus_plus, library_of, multiprocessors
 from tests.emulator.run import Emulation, compared, emulated_problem, program_of, ran
-from tests.emulator.test_products import CASES, Case
+from tests.emulator.test_products import CASES, HALF, Case
 from tests.stages import problem_of
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -79,7 +79,16 @@ MUTANTS = {
         CASES["half, late"], "wgmma_wait<0>();\n        pin(sum[0]);", "pin(sum[0]);", RACE + "|" + WRONG
     ),
     "a piece leaves with the operands of another": Mutant(
-        CASES["half, late"], "left > 2 ? n + 32 : n", "left > 2 ? n + 16 : n", WRONG
+        CASES["half, late"], "left > distance ? n + distance * 16 : n", "left > distance ? n + 16 : n", WRONG
+    ),
+    "the last tile's second two pieces have the operands of its first": Mutant(
+        replace(CASES["half, late"], sizes={"M": 300, "N": 256, "K": 200, "DTYPE": HALF}),
+        "n + 32 + i / 2 * 16);",
+        "n + i / 2 * 16);",
+        WRONG,
+    ),
+    "the second half of a tile stays in registers": Mutant(
+        CASES["half, late"], "if (left != pieces / 2) return;", "if (left != 0) return;", "bytes of dynamic shared"
     ),
     "what waits in shared memory is mistaken for another's": Mutant(
         CASES["half, late"],
