@@ -54,14 +54,16 @@ template <class Config, class Epilogue> struct Held {
     uint32_t wait;              // where this thread's next four words are; those after them are `four_bytes` on
     Ahead ahead[2];             // of the next two pieces
     typename Epilogue::Index first;  // the thread's first row in the flattened result
-    int m, n, left = 0;         // the same in its batch; the next column; pieces that have not left
+    // Its two rows, as far as they are in the result. What is loaded beyond that is what lies at its end: no load asks for
+    // a condition.
+    typename Epilogue::Index upper, lower;
+    int m, n, left = 0;         // the first row in its batch; the next column; pieces that have not left
 
     // `room`: where this thread's first four words go. While none wait, `wait` is behind the last.
     KW_DEVICE Held(const Problem& problem, const typename Epilogue::Args& args, uint32_t room)
         : problem(problem), args(args), wait(room + waiting_bytes) {}
 
-    // What is loaded beyond the result is what lies at its end: no load asks for a condition.
-    KW_DEVICE typename Epilogue::Index row_inside(int r) const { return first + min(8 * r, problem.m - 1 - m); }
+    KW_DEVICE typename Epilogue::Index row_inside(int r) const { return r == 0 ? upper : lower; }
     KW_DEVICE int column_inside(int column) const { return min(column, problem.n - vector); }
     KW_DEVICE void load_ahead(Ahead& operands, int r, int column) const {
 #pragma unroll
@@ -88,6 +90,7 @@ template <class Config, class Epilogue> struct Held {
     KW_DEVICE void begin(const Work& work, int row, int lane) {
         m = work.m + row, n = work.n + gemm::first_of_four(lane);
         first = (typename Epilogue::Index)work.batch * problem.m + m;
+        upper = first + min(0, problem.m - 1 - m), lower = first + min(8, problem.m - 1 - m);
         left = pieces;
 #pragma unroll
         for (int i = 0; i < 4; i++) load_ahead(ahead[i / 2], i % 2, n + i / 2 * 16);
