@@ -31,7 +31,7 @@ def start(zygote: Zygote, tmp_path: Path):
     """Workers in a folder of the test's, ended with it."""
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents:
-        if os.access(parent, os.W_OK) and parent.name.startswith("pytest"):
+        if os.access(parent, os.W_OK) and parent.name.startswith(("pytest", "popen")):
             parent.chmod(0o755)
     started: list[Worker] = []
     memory = os.memfd_create("pool")
