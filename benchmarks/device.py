@@ -11,6 +11,7 @@ one call with a cold L2 cache, in rounds that visit the contestants in random or
 from __future__ import annotations
 
 import argparse
+import fcntl
 import importlib.util
 import json
 import os
@@ -21,6 +22,8 @@ import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,11 +53,13 @@ def main() -> None:
     options = parser.parse_args()
     os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()  # every build is cold
     device = resolve("cuda")
-    copy = copy_gbps()
+    with turn():
+        copy = copy_gbps()
     rows = []
     for path in options.problems:
         try:
-            row = one(path, device, copy, options)
+            with turn():
+                row = one(path, device, copy, options)
         except Exception as error:  # noqa: BLE001  one failing problem is a row, not the end of the run
             row = {"problem": path.stem, "failed": f"{type(error).__name__}: {str(error)[:300]}"}
         row["environment"] = environment(copy)
@@ -246,6 +251,19 @@ def close(a: torch.Tensor, b: torch.Tensor) -> bool:
     if not a.is_floating_point() or not a.numel():
         return torch.equal(a, b)
     return float((a.double() - b.double()).norm()) <= 1e-3 * float(a.double().norm())
+
+
+@contextmanager
+def turn() -> Iterator[None]:
+    """Where several of these run at once, so that some compile while one measures: the GPU is one's at a time. The
+    variable KERNELWRIGHT_GPU_TURNS names a file that they share."""
+    shared = os.environ.get("KERNELWRIGHT_GPU_TURNS")
+    if shared is None:
+        yield
+        return
+    with Path(shared).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def timed(contestants: dict[str, Any], inputs: tuple[Any, ...], rounds: int) -> dict[str, list[float]]:

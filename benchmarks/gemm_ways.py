@@ -30,7 +30,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.device import FLUSH_BYTES, copy_gbps, environment, ratio, relative, timed, under_graph
+from benchmarks.device import FLUSH_BYTES, copy_gbps, environment, ratio, relative, timed, turn, under_graph
 from benchmarks.gemm_device import Case, imported, models, rand
 from kernelwright.capture import capture
 from kernelwright.device import resolve
@@ -234,7 +234,9 @@ def main() -> None:
     if options.one:
         path, numbers = Path(options.one[0]), [int(number) for number in options.one[1:]]
         torch.set_float32_matmul_precision("highest")
-        print(json.dumps(measured(path, numbers, options.compile)))
+        with turn():
+            found = measured(path, numbers, options.compile)
+        print(json.dumps(found))
         return
     if options.out is None:
         parser.error("--out is needed")

@@ -38,7 +38,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.device import copied_state, copy_gbps, environment, imported, leaves, ratio, relative, timed
+from benchmarks.device import copied_state, copy_gbps, environment, imported, leaves, ratio, relative, timed, turn
 from kernelwright.capture import capture
 from kernelwright.device import Device, resolve
 from kernelwright.emit import emit
@@ -187,13 +187,16 @@ def run_compiled(path: Path) -> None:
 
 def serve(wire: Connection, rounds: int, peers: bool, truth: str) -> None:
     """Takes jobs, tells before each file that it begins, and gives a row for each job."""
-    copy = copy_gbps()
-    torch.cuda.empty_cache()
+    with turn():
+        copy = copy_gbps()
+        torch.cuda.empty_cache()
     wire.send(("copy", copy))
     while True:
         job, skipped = wire.recv()
         try:
-            row = measured_row(job, skipped, wire, copy, rounds, peers, truth)
+            with turn():
+                row = measured_row(job, skipped, wire, copy, rounds, peers, truth)
+                torch.cuda.synchronize()
         except Exception as error:  # noqa: BLE001  one failing problem is a row, not the end of the run
             row = {"problem": job.path.stem, "failed": f"{type(error).__name__}: {str(error)[:300]}"}
         torch.cuda.empty_cache()

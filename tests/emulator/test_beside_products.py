@@ -27,7 +27,9 @@ def beside(template: str, packers: int, ahead: int, **members: object) -> Pick:
 
     def picked(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
         choice = pick(kernel, choices)
-        return replace(choice, sent=True, packers=packers, ahead=ahead) if isinstance(choice, gemm_sm90.Config) else choice
+        return (
+            replace(choice, sent=True, packers=packers, ahead=ahead) if isinstance(choice, gemm_sm90.Config) else choice
+        )
 
     return picked
 

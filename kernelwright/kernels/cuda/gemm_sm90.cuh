@@ -551,14 +551,14 @@ __global__ void __launch_bounds__(threads, 1)
                     const __grid_constant__ typename Prologue::Args made) {
     using Leaves = Leaving<Epilogue>;
     extern __shared__ uint8_t shared[];
+    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
     if constexpr (Supply<W>::packers > 0) {
         if (blockIdx.x < Supply<W>::packers) {
             await_launch_before();
-            Supply<W>::template pack<Config>(problem.w, reinterpret_cast<float*>(shared));
+            Supply<W>::template pack<Config>(problem.w, shared, barriers);
             return;
         }
     }
-    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
     Ring ring;
     ring.data = (shared_address(shared) + 1023) & ~1023u;
     ring.full = shared_address(barriers);

@@ -1,7 +1,7 @@
 // gemm_sm90 whose W, an activation, is packed beside the product, by blocks that have no tiles.
 //
 // 512 tiles on 132 multiprocessors are four rounds of 128, in which four multiprocessors have nothing to do. Here they
-// pack: rows of W, in the order in which tiles want them. What the first tiles want is packed before, by a launch of its
+// pack: rows of W, in the order in which tiles want them, as the copy engine brings them. What the first tiles want is packed before, by a launch of its
 // own. A word for the rows of a tile counts those that are packed; the thread that fills the ring waits for all of them.
 //
 // Packers wait for nobody and are the blocks with the lowest numbers, which are placed first: no tile waits for a block
@@ -20,7 +20,8 @@ namespace kw::gemm_sm90_beside {
 
 using namespace kw::ptx90;
 
-constexpr int rows_ahead = 2;  // of those that a thread packs: on their way from memory
+// Rows on their way from memory to shared memory, for each warp or warpgroup that packs them.
+constexpr int rows_under_way = 4;
 
 // W as `Order` packs it. A row of up to 1024 of k is a warp's, a longer one a warpgroup's; both hold it in registers.
 template <class Order, class Packing> struct Beside : Order {
@@ -53,12 +54,11 @@ template <class W> KW_DEVICE bool has(int thread, int i, int k_count) {
     return (i + 1) * W::threads_of_row * 4 <= k_count || k_of<W>(thread, i) < k_count;
 }
 
-template <class W> KW_DEVICE void load(Held<W>& held, const W& w, int row, int thread) {
-    held.batch = row / w.rows, held.row = row - held.batch * w.rows;
-    const float* x = w.from + held.batch * w.batch_pitch + held.row * w.row_pitch + thread * 4;
+// A thread's vectors of a row in memory.
+template <class W> KW_DEVICE void take(Held<W>& held, const float* row, int thread) {
 #pragma unroll
     for (int i = 0; i < W::fours; i++)
-        held.v[i] = has<W>(thread, i, W::row_k) ? __ldg((const float4*)(x + k_of<W>(0, i))) : make_float4(0.f, 0.f, 0.f, 0.f);
+        held.v[i] = has<W>(thread, i, W::row_k) ? *(const float4*)(row + k_of<W>(thread, i)) : make_float4(0.f, 0.f, 0.f, 0.f);
 }
 
 // Over the threads of a row. `of_warps`: shared memory for the four warps of a row, which do not come here again before all
@@ -88,7 +88,24 @@ template <class W> KW_DEVICE uint2 traded(const uint32_t (&pairs)[2], bool odd) 
     return odd ? make_uint2(other, pairs[1]) : make_uint2(pairs[0], other);
 }
 
-// A row that its threads hold. `before_stores` runs when all is computed and nothing stored.
+// A row's pairs to their places. `Special`: some of it may not be finite.
+template <bool Special, class W> KW_DEVICE void store_pairs(const Held<W>& held, __half* out, int thread, float scale) {
+#pragma unroll
+    for (int i = 0; i < W::fours; i++, out += W::threads_of_row / 8 * W::block_pitch) {
+        const float4 v = held.v[i];
+        uint32_t hi[2], lo[2];
+        split::to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
+        split::to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+        if constexpr (Special)
+            lo[0] = split::without_special(lo[0], v.x, v.y), lo[1] = split::without_special(lo[1], v.z, v.w);
+        const uint2 high = traded<W>(hi, thread & 1), low = traded<W>(lo, thread & 1);
+        if (!has<W>(thread, i, W::padded_row_k)) continue;
+        *(uint2*)out = high;
+        *(uint2*)(out + split::packed_block) = low;
+    }
+}
+
+// A row that its threads hold. `before_stores` runs when all of them do and nothing of it is stored yet.
 template <class W, class Before>
 KW_DEVICE void pack_row(const Held<W>& held, const W& w, int thread, float* of_warps, int barrier,
                         const Before& before_stores) {
@@ -99,38 +116,18 @@ KW_DEVICE void pack_row(const Held<W>& held, const W& w, int thread, float* of_w
         largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))));
         probe = fmaf(v.x, 0.f, fmaf(v.y, 0.f, fmaf(v.z, 0.f, fmaf(v.w, 0.f, probe))));  // Inf * 0 and NaN * 0 are NaN
     }
-    const bool special = probe != 0.f;
+    const bool special = __any_sync(~0u, probe != 0.f);
     if (special) {
         largest = 0.f;
 #pragma unroll
         for (int i = 0; i < W::fours; i++) largest = fmaxf(largest, split::largest_of_four(held.v[i]));
     }
     const uint32_t bits = split::scale_bits(largest_of_row<W::warps_of_row>(largest, of_warps, barrier));
-    const float scale = split::scale_of(bits);
-    uint32_t hi[W::fours][2], lo[W::fours][2];
-#pragma unroll
-    for (int i = 0; i < W::fours; i++) {
-        const float4 v = held.v[i];
-        split::to_pairs(v.x * scale, v.y * scale, hi[i][0], lo[i][0]);
-        split::to_pairs(v.z * scale, v.w * scale, hi[i][1], lo[i][1]);
-    }
-    if (special) {
-#pragma unroll
-        for (int i = 0; i < W::fours; i++) {
-            lo[i][0] = split::without_special(lo[i][0], held.v[i].x, held.v[i].y);
-            lo[i][1] = split::without_special(lo[i][1], held.v[i].z, held.v[i].w);
-        }
-    }
     before_stores();
     if (thread == 0) w.inverse[(int64_t)held.batch * w.padded_rows + held.row] = split::inverse_of(bits);
     __half* out = w.row(held.batch, held.row) + first_place<W>(thread);
-#pragma unroll
-    for (int i = 0; i < W::fours; i++, out += W::threads_of_row / 8 * W::block_pitch) {
-        const uint2 high = traded<W>(hi[i], thread & 1), low = traded<W>(lo[i], thread & 1);
-        if (!has<W>(thread, i, W::padded_row_k)) continue;
-        *(uint2*)out = high;
-        *(uint2*)(out + split::packed_block) = low;
-    }
+    if (special) store_pairs<true>(held, out, thread, split::scale_of(bits));
+    else store_pairs<false>(held, out, thread, split::scale_of(bits));
 }
 
 // What the first tiles want; and words that count nothing yet, and the scale 1 beyond the last row.
@@ -145,7 +142,8 @@ static __global__ void __launch_bounds__(threads_before) pack_before_kernel(cons
     const int row = blockIdx.x * rows_of_block + team;
     const bool inside = row < rows_packed_before<Config>(w);
     Held<W> held;
-    if (inside) load(held, w, row, thread);
+    held.batch = row / w.rows, held.row = row - held.batch * w.rows;
+    if (inside) take(held, w.from + held.batch * w.batch_pitch + held.row * w.row_pitch, thread);
     const int words = w.batches * w.padded_rows;
     for (int i = blockIdx.x * threads_before + threadIdx.x; i < words; i += gridDim.x * threads_before) {
         w.largest[i] = 0;
@@ -184,15 +182,29 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
         for (int i = 0; i < Config::tile_n; i += 32) prefetch_near(scales + i);
     }
 
-    // All threads of a block: its share of the rows that were not packed before. Apart, so that the widest tile's registers
-    // are not this function's.
-    template <class Config> __device__ __noinline__ static void pack(const W& problem_w, float* shared) {
+    // All threads of a block: its share of the rows that were not packed before. `data` and `barriers`: shared memory.
+    template <class Config> KW_DEVICE static void pack(const W& w, uint8_t* data, uint64_t* barriers) {
         using namespace gemm_sm90_beside;
-        const W w = problem_w;  // in registers: what is stored may lie anywhere, for all that the compiler knows
-        constexpr int teams = threads / W::threads_of_row, step = teams * W::packers, held_rows = rows_ahead + 1;
+        constexpr int teams = threads / W::threads_of_row, step = teams * W::packers, row_bytes = W::row_k * 4;
         const int team = threadIdx.x / W::threads_of_row, thread = threadIdx.x % W::threads_of_row;
+        const uint32_t arrived = shared_address(barriers + team * rows_under_way);
+        uint8_t* const slots_of_team = data + team * rows_under_way * row_bytes;
+        float* const of_warps = reinterpret_cast<float*>(data + teams * rows_under_way * row_bytes) + team * 2 * W::warps_of_row;
         const int rows = w.batches * w.rows;
-        int row = rows_packed_before<Config>(w) + blockIdx.x * teams + team, turn = 0;
+        const auto bring = [&](int row, int slot) {
+            if (thread != 0 || row >= rows) return;
+            const int batch = row / w.rows;
+            barrier_arrive_and_expect(arrived + slot * 8, row_bytes);
+            load_bytes(shared_address(slots_of_team + slot * row_bytes),
+                       w.from + batch * w.batch_pitch + (row - batch * w.rows) * w.row_pitch, row_bytes, arrived + slot * 8);
+        };
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < teams * rows_under_way; i++) barrier_init(shared_address(barriers + i), 1);
+            barrier_init_fence();
+        }
+        __syncthreads();
+        const int first = rows_packed_before<Config>(w) + blockIdx.x * teams + team;
+        for (int i = 0; i < rows_under_way; i++) bring(first + i * step, i);
         // A warp says that it has packed a row when it is about to store the next: by then its stores are through.
         uint32_t* unsaid = nullptr;
         const auto say = [&] {
@@ -201,21 +213,20 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
             __syncwarp();
             if (threadIdx.x % 32 == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(unsaid) : "memory");
         };
-        Held<W> held[held_rows];
-#pragma unroll
-        for (int i = 0; i < rows_ahead; i++)
-            if (row + i * step < rows) load(held[i], w, row + i * step, thread);
+        uint32_t turn = 0;
 #pragma unroll 1
-        while (row < rows) {
-#pragma unroll
-            for (int i = 0; i < held_rows; i++) {
-                if (row >= rows) break;
-                if (row + rows_ahead * step < rows)
-                    load(held[(i + rows_ahead) % held_rows], w, row + rows_ahead * step, thread);
-                pack_row(held[i], w, thread, shared + (team * 2 + turn) * 4, 1 + team, say);
-                unsaid = w.count(held[i].batch, held[i].row / Config::tile_n * Config::tile_n);
-                row += step, turn ^= 1;
-            }
+        for (int row = first; row < rows; row += step, turn++) {
+            const int slot = turn % rows_under_way;
+            barrier_wait(arrived + slot * 8, turn / rows_under_way & 1);
+            Held<W> held;
+            held.batch = row / w.rows, held.row = row - held.batch * w.rows;
+            take(held, reinterpret_cast<const float*>(slots_of_team + slot * row_bytes), thread);
+            pack_row(held, w, thread, of_warps + turn % 2 * W::warps_of_row, 1 + team, [&] {
+                __syncwarp();  // all threads of the row have read it
+                bring(row + rows_under_way * step, slot);
+                say();
+            });
+            unsaid = w.count(held.batch, held.row / Config::tile_n * Config::tile_n);
         }
         say();
     }

@@ -238,7 +238,7 @@ void run_cluster() {
             } while (round.progress && failure.empty());
         }
         if (!failure.empty()) return;
-        if (!any && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
+        if (!progress && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
         idle = progress ? 0 : idle + 1;
         if (failure.empty() && (!any || idle > most_idle_rounds)) fail(standstill());
     }
