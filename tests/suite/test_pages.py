@@ -3,6 +3,7 @@
 import html
 import re
 import sqlite3
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from kernelwright.report.exhibit import Exhibit
 from kernelwright.report.highlight import highlight
 from kernelwright.report.markdown import markdown
 from kernelwright.report.page import page
+from kernelwright.report.row import Errors
 from kernelwright.report.words import anchor_of, ratio_text, time_text
 from kernelwright.suite.folder import RunFolder
 from kernelwright.suite.merge import copy_all, copy_plan, merged
 from kernelwright.suite.pages import write_pages
-from tests.suite.made import PICTURE, failed_row, make_row, many_exhibits
+from tests.suite.made import KERNEL, PICTURE, failed_row, make_row, many_exhibits
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -85,6 +87,28 @@ def test_a_page_of_one_problem_is_its_section_alone_and_open() -> None:
     assert 'open=""' in text
     assert "<script>" not in text
     assert "All problems" not in text
+
+
+def cells(text: str) -> list[list[str]]:
+    """The words of each cell of each row of the page's tables."""
+    rows = re.findall(r"<tr[^>]*>(.*?)</tr>", text, re.S)
+    return [[re.sub(r"<[^>]+>", "", c) for c in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.S)] for row in rows]
+
+
+def test_a_section_has_errors_beside_those_of_eager_and_the_share_of_its_floor_that_each_kernel_reaches() -> None:
+    conv = replace(KERNEL, name="conv_kernel", template="conv_sm90", median_us=200.0, library_us=600.0, flops=10**9)
+    untimed = replace(KERNEL, name="small_kernel", median_us=None)
+    errors = Errors(1.1e-7, 2.2e-6, 1.5e-7, 3.7e-6)
+    found = cells(page([Exhibit(make_row("conv", errors=errors, kernels=(conv, KERNEL, untimed)), PICTURE)], "conv"))
+    assert ["this file", "1.1e-07", "2.2e-06"] in found
+    assert ["eager", "1.5e-07", "3.7e-06"] in found
+    (titles,) = (row for row in found if row[0] == "kernel")
+    at = [titles.index(title) for title in ("time", "floor", "of it", "PyTorch")]
+    kernels = {row[0]: [row[i] for i in at] for row in found if row[0].endswith("_kernel")}
+    assert kernels["conv_kernel"] == ["200 µs", "50.0 µs", "25%", "600 µs"]
+    assert kernels["add_relu_kernel"][2] == "83%"
+    assert kernels["small_kernel"][1] == "50.0 µs"
+    assert "%" not in kernels["small_kernel"][2]
 
 
 def test_a_run_of_failures_alone_has_a_page() -> None:
