@@ -34,7 +34,7 @@ TILE_EXTENT = 8
 MOST_TURNED = 5
 
 # Of so many operands do the registers of a thread hold their share of the smallest brick: 2 elements of 8 bytes each.
-MOST_HELD = 32
+MOST_HELD = 12
 
 
 @dataclass(frozen=True, slots=True)

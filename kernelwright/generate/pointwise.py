@@ -633,6 +633,7 @@ class BricksWriter(Writer):
         place = "Index row, Index layer, Index level, Index column"
         return [
             "",
+            "    // What lies along the depth (in levels) or the height (in layers) is turned around in shared memory.",
             f"    template <int N> struct Turned {{ {' '.join(vectors)} }};",
             f"    template <int R, int P, int Q> struct Tile {{ {' '.join(tiles)} }};",
             f"    template <int N> struct Operands {{ {' '.join(direct)} }};".replace("{  }", "{}"),

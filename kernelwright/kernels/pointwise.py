@@ -20,8 +20,10 @@ MEMORY_LATENCY_NS = 700
 # Registers a thread may fill with operands in flight, and still compute.
 MOST_OPERAND_REGISTERS = 128
 
-# What a thread of a brick needs beside the operands it holds, by what nvcc makes of it: addresses and places.
-BRICK_REGISTERS = 16
+# The same for a brick, of which several should find room; and what its threads need beside, by what nvcc makes of it:
+# addresses and places, and guards where sizes are odd.
+MOST_BRICK_REGISTERS = 48
+BRICK_REGISTERS = {"vectors": 16, "elements": 24}
 
 # Memory is read in sectors of so many bytes; where neighbours end before the line does, the rest comes with another
 # brick, soon enough for the L2 cache.
@@ -149,7 +151,7 @@ def why_no_brick(config: BrickConfig, work: Work, device: Device) -> str | None:
     if any(alignment % config.lanes for alignment in work.alignments):
         return f"an operand's rows do not start at multiples of {config.lanes} elements."
     held = brick_registers(config, work)
-    if held > MOST_OPERAND_REGISTERS:
+    if held > MOST_BRICK_REGISTERS:
         return f"{held} registers for operands in flight leave too few to compute with."
     return None
 
@@ -163,7 +165,8 @@ def brick_bytes(config: BrickConfig, work: Work) -> int:
 
 def brick_registers(config: BrickConfig, work: Work) -> int:
     """Registers of a thread for the operands it has in flight, each as wide as the widest."""
-    return config.size // config.threads * work.operands * work.widest // 4
+    vectors = config.size // config.threads // config.lanes
+    return vectors * work.operands * math.ceil(config.lanes * work.widest / 4)
 
 
 def why_no_vectors(config: Config, work: Work, device: Device) -> str | None:
@@ -252,12 +255,15 @@ def brick_us(config: BrickConfig, work: Work, device: Device) -> float:
     filled = work.size / (bricks * config.size)
     each = bricks_at_once(config, work, device)
     at_once = min(bricks, device.multiprocessors * each)
-    shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / (at_once * config.size * filled * sum(map(sum, widths))))
+    in_flight = at_once * config.size * filled * sum(map(sum, widths))
+    shortage = max(1.0, device.copy_gbps * MEMORY_LATENCY_NS / in_flight)
     waves = bricks / (device.multiprocessors * each)
     idle = min(math.ceil(waves) / waves, 1.1) if waves > 1 else 1.0
     gaps = 1.0 + 0.3 / each**2
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * work.widest)))
-    return LAUNCH_US + floor_us(work, device) * lines * shortage * gaps * narrow * idle * (1.2 - 0.2 * filled)
+    banks = 1.0 + 0.02 * abs(math.log2(config.columns / 32))  # 32: no two lanes of a warp meet in a bank
+    slower = lines * shortage * gaps * narrow * banks * idle * (1.2 - 0.2 * filled)
+    return LAUNCH_US + floor_us(work, device) * slower
 
 
 def slowdown(edge_bytes: int) -> float:
@@ -268,7 +274,8 @@ def slowdown(edge_bytes: int) -> float:
 
 def bricks_at_once(config: BrickConfig, work: Work, device: Device) -> int:
     """Blocks that threads, shared memory and registers leave room for on a multiprocessor."""
-    registers = math.ceil((brick_registers(config, work) + BRICK_REGISTERS) / 8) * 8 * config.threads
+    beside = BRICK_REGISTERS["vectors" if config.lanes > 1 else "elements"]
+    registers = math.ceil((brick_registers(config, work) + beside) / 8) * 8 * config.threads
     rooms = (
         device.max_threads_per_multiprocessor // config.threads,
         device.smem_per_multiprocessor_bytes // (brick_bytes(config, work) + 1024),  # 1024: what the system takes

@@ -1,4 +1,4 @@
-"""Operands that lie along two other axes than the results, as CUDA on the host: odd sizes, every width, in any order."""
+"""Operands along two other axes than the results', as CUDA on the host: odd sizes, every width, in any order."""
 
 from __future__ import annotations
 

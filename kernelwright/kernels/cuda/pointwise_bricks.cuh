@@ -64,10 +64,12 @@ KW_DEVICE void pointwise_bricks_block(const typename Body::Args& args) {
     const unsigned block = blockIdx.x;
     const Index row = block / (down * up * across), level = block % down * levels;
     const Index layer = block / down % up * layers, column = block / (down * up) % across * columns;
+    const int layers_left = Body::height - layer < layers ? int(Body::height - layer) : layers;
+    const int levels_left = Body::depth - level < levels ? int(Body::depth - level) : levels;
+    const int columns_left = Body::columns - column < columns ? int(Body::columns - column) : columns;
     const auto is_inside = [&](const BrickPlace& at) {
-        return (Body::height % layers == 0 || layer + at.r < Body::height) &&
-               (Body::depth % levels == 0 || level + at.p < Body::depth) &&
-               (Body::columns % columns == 0 || column + at.q < Body::columns);
+        return (Body::height % layers == 0 || at.r < layers_left) && (Body::depth % levels == 0 || at.p < levels_left) &&
+               (Body::columns % columns == 0 || at.q < columns_left);
     };
     const BrickPlace by_levels = Orders::by_levels(threadIdx.x), by_layers = Orders::by_layers(threadIdx.x);
     const BrickPlace by_columns = Orders::by_columns(threadIdx.x);
@@ -116,8 +118,8 @@ __global__ void __launch_bounds__(threads) pointwise_bricks_kernel(typename Body
 #ifndef __CUDACC_RTC__
 template <typename Body, int lanes, int layers, int levels, int columns, int threads>
 cudaError_t pointwise_bricks(const typename Body::Args& args, cudaStream_t stream) {
-    if (lanes > 1 && !all_aligned(args))
-        return pointwise_bricks<Body, 1, layers, levels, columns, threads>(args, stream);
+    // Element by element, in the smallest bricks: registers hold fewer elements than vectors.
+    if (lanes > 1 && !all_aligned(args)) return pointwise_bricks<Body, 1, 8, 8, 16, 512>(args, stream);
     constexpr int64_t across = (Body::columns + columns - 1) / columns, down = (Body::depth + levels - 1) / levels;
     constexpr int64_t blocks = Body::rows * across * down * ((Body::height + layers - 1) / layers);
     constexpr int shared_bytes = sizeof(typename Body::template Tile<layers, levels, columns>);

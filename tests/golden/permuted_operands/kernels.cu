@@ -6,6 +6,7 @@ struct ReluSigmoidMul {
     static constexpr int64_t rows = 16, height = 96, depth = 32, columns = 96;
     struct Args { const float* first; const float* last; const float* turned; float* y; };
 
+    // What lies along the depth (in levels) or the height (in layers) is turned around in shared memory.
     template <int N> struct Turned { kw::Vec<float, N> last; kw::Vec<float, N> turned; };
     template <int R, int P, int Q> struct Tile { kw::Brick<float, R, Q, P> last; kw::Brick<float, P, Q, R> turned; };
     template <int N> struct Operands { kw::Vec<float, N> first; };
@@ -55,6 +56,6 @@ struct ReluSigmoidMul {
 
 extern "C" int run0(const float* first, const float* last, const float* turned, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise_bricks<ReluSigmoidMul, 4, 8, 16, 16, 256>({first, last, turned, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise_bricks<ReluSigmoidMul, 4, 8, 8, 32, 256>({first, last, turned, y}, stream)) return 0 * 65536 + error;
     return 0;
 }
