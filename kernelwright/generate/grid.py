@@ -5,6 +5,7 @@ Flat    one long row, for rows that vectors do not divide: dense operands are re
         rows, and the coordinates of the others are computed for each element.
 Tiles   rows, depth and columns: an operand whose neighbours lie along the depth, while results lie along the
         columns, is turned around in shared memory.
+Bricks  rows, height, depth and columns: the same where operands lie along two axes that are not the results'.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from kernelwright.ir.nodes import Const, Gather, Iota, Map, Node, Shape
 from kernelwright.kernels.pointwise import Walk, Work
@@ -31,6 +32,9 @@ TILE_EXTENT = 8
 
 # So many tiles of 32 by 32 elements of 8 bytes each fit into a block's shared memory.
 MOST_TURNED = 5
+
+# Of so many operands do the registers of a thread hold their share of the smallest brick: 2 elements of 8 bytes each.
+MOST_HELD = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +125,40 @@ class Grid:
         return True
 
 
+@dataclass(frozen=True, slots=True)
+class BrickAccess(Access):
+    """An access with a stride along the height."""
+
+    height: int
+
+    @property
+    def lies_along(self) -> Literal["columns", "depth", "height"] | None:
+        """The axis along which neighbours lie side by side; None if no vector can be read."""
+        if self.inner in (0, 1):
+            return "columns" if self.inner == 1 else None
+        return "depth" if self.depth == 1 else "height" if self.height == 1 else None
+
+    @property
+    def strides(self) -> Shape:
+        return (*self.outer, self.height, self.depth, self.inner)
+
+
+@dataclass(frozen=True, slots=True)
+class BrickGrid(Grid):
+    """Outer axes, the height, the depth and the columns; every access is a `BrickAccess`."""
+
+    height: int
+
+    @property
+    def axes(self) -> Shape:
+        return (*self.outer, self.height, self.depth, self.columns)
+
+    @property
+    def wide_index(self) -> bool:
+        """Always: a thread's vectors lie at known distances, which nvcc adds to one address of 64 bits, not of 32."""
+        return True
+
+
 def grid_of(region: Region, kind: str) -> Grid:
     """The walk that suits the operands and the device, of which `kind` is known: a CPU has no use for tiles."""
     grid = rows_grid(region)
@@ -128,7 +166,8 @@ def grid_of(region: Region, kind: str) -> Grid:
         return flat_grid(grid) if is_short(grid) and can_be_flat(grid) else grid
     if math.prod(region.shape) < LARGE:
         return grid
-    return tiles_grid(grid) or (flat_grid(grid) if grid.columns % 4 and can_be_flat(grid) else grid)
+    turned = bricks_grid(grid) or tiles_grid(grid)
+    return turned or (flat_grid(grid) if grid.columns % 4 and can_be_flat(grid) else grid)
 
 
 def is_short(grid: Grid) -> bool:
@@ -223,13 +262,40 @@ def merged_axes(shape: Shape, strides: list[Shape]) -> list[tuple[int, Shape]]:
     return axes
 
 
+def turned_axes(grid: Grid) -> list[int]:
+    """The outer axis that each scattered operand lies along; none where tiles cannot be."""
+    if grid.sources or any(a.inner != 1 for a in grid.stores) or any(a.bounds or a.is_computed for a in grid.loads):
+        return []
+    scattered = [a for a in grid.loads if a.inner not in (0, 1)]
+    return [i for a in scattered for i, stride in enumerate(a.outer) if stride == 1]
+
+
+def bricks_grid(grid: Grid) -> Grid | None:
+    """The same with the two axes that most scattered operands lie along as depth and height; None if there is one."""
+    turned = [axis for axis in turned_axes(grid) if grid.outer[axis] >= TILE_EXTENT]
+    axes = sorted(sorted(set(turned)), key=turned.count, reverse=True)[:2]
+    if len(axes) < 2 or grid.columns < TILE_EXTENT or len(grid.loads) > MOST_HELD:
+        return None
+    depth, height = axes
+    if turned.count(depth) + turned.count(height) > MOST_TURNED:
+        return None
+
+    def outer(of: Shape) -> Shape:
+        return tuple(n for axis, n in enumerate(of) if axis not in axes)
+
+    def brick(a: Access) -> BrickAccess:
+        return BrickAccess(a.layout, outer(a.outer), a.outer[depth], a.inner, a.offset, a.outer[height])
+
+    loads, stores = tuple(map(brick, grid.loads)), tuple(map(brick, grid.stores))
+    if not any(a.lies_along == "height" for a in loads):
+        return None  # windows that overlap lie along two axes, and one of them is enough
+    return BrickGrid("bricks", outer(grid.outer), grid.outer[depth], grid.columns, loads, stores, grid.outer[height])
+
+
 def tiles_grid(grid: Grid) -> Grid | None:
     """The same with the axis that most scattered operands lie along as depth; None if none is scattered."""
-    scattered = [a for a in grid.loads if a.inner not in (0, 1)]
-    depths = [i for a in scattered for i, stride in enumerate(a.outer) if stride == 1]
-    if not depths or grid.sources or any(a.inner != 1 for a in grid.stores):
-        return None
-    if any(a.bounds or a.is_computed for a in grid.loads):
+    depths = turned_axes(grid)
+    if not depths:
         return None
     axis = max(sorted(set(depths)), key=depths.count)
     if min(grid.outer[axis], grid.columns) < TILE_EXTENT or depths.count(axis) > MOST_TURNED:
@@ -254,6 +320,8 @@ def flat_grid(grid: Grid) -> Grid:
 
 def work_of(region: Region, grid: Grid) -> Work:
     """What the template needs to know to rank its configs."""
+    if isinstance(grid, BrickGrid):
+        return work_of_bricks(region, grid)
     flat = grid.walk == "flat"
     accesses = (*grid.loads, *grid.stores)
     vectors = [a for a in accesses if (grid.is_dense(a) if flat else a.is_vector or a.depth == 1)]
@@ -271,6 +339,35 @@ def work_of(region: Region, grid: Grid) -> Work:
         operands=sum(is_turned(a) for a in grid.loads) if grid.walk == "tiles" else len(grid.loads) + len(grid.sources),
         picked=len(grid.sources) - len(picked_in_vectors(region, grid)),
     )
+
+
+def work_of_bricks(region: Region, grid: BrickGrid) -> Work:
+    accesses = [a for a in (*grid.loads, *grid.stores) if isinstance(a, BrickAccess)]
+    vectors = [(a, a.lies_along) for a in accesses if a.lies_along]
+    starts = [n for a, axis in vectors for n in (*a.outer, *brick_steps(a, axis), a.offset)]
+    itemsizes = {
+        axis: tuple(a.layout.buffer.dtype.itemsize for a, own in vectors if own == axis)
+        for axis in ("columns", "depth", "height")
+    }
+    return Work(
+        walk="bricks",
+        rows=grid.rows,
+        depth=grid.depth,
+        columns=grid.columns,
+        itemsizes=itemsizes["columns"],
+        alignments=tuple(sorted({n for n in starts if n})),
+        bytes_moved=region.bytes_moved,
+        operands=len(grid.loads),
+        height=grid.height,
+        along_depth=itemsizes["depth"],
+        along_height=itemsizes["height"],
+    )
+
+
+def brick_steps(access: BrickAccess, axis: str | None) -> list[int]:
+    """The steps along the axes of a brick but that from one lane to the next."""
+    steps = {"columns": access.inner, "depth": access.depth, "height": access.height}
+    return [step for name, step in steps.items() if name != axis]
 
 
 def steps_of(access: Access) -> list[int]:

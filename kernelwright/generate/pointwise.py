@@ -9,6 +9,8 @@ from kernelwright.device import Device
 from kernelwright.generate.grid import (
     Access,
     Bound,
+    BrickAccess,
+    BrickGrid,
     Grid,
     grid_of,
     is_turned,
@@ -23,7 +25,7 @@ from kernelwright.ir.dtypes import DType
 from kernelwright.ir.nodes import Const, Gather, Iota, Map, Node, Shape
 from kernelwright.ir.scalars import SCALARS, spell_cast
 from kernelwright.kernels import pointwise
-from kernelwright.kernels.pointwise import Config, CpuConfig, PointwiseConfig, TileConfig, Work
+from kernelwright.kernels.pointwise import BrickConfig, Config, CpuConfig, PointwiseConfig, TileConfig, Work
 from kernelwright.plan import Kernel, Layout, Region
 from kernelwright.plan.layouts import base_of
 from kernelwright.simplify.ranges import value_range
@@ -60,6 +62,8 @@ def template_of(choice: PointwiseConfig) -> tuple[str, str]:
             return "pointwise", f"{lanes}, {vectors}, {threads}"
         case TileConfig(threads, lanes, levels, columns):
             return "pointwise_tiles", f"{lanes}, {levels}, {columns}, {threads}"
+        case BrickConfig(threads, lanes, layers, levels, columns):
+            return "pointwise_bricks", f"{lanes}, {layers}, {levels}, {columns}, {threads}"
         case CpuConfig(lanes, grain):
             return "pointwise", f"{lanes}, {grain}"
 
@@ -222,15 +226,20 @@ class Writer:
 
     def row_terms(self, access: Access) -> list[str]:
         """The offset of a row: row times its length where rows follow each other, else by the coordinates."""
-        expected = self.grid.depth * self.grid.columns
+        expected, length = self.row_length
         dense = bool(self.grid.outer)
         for extent, stride in zip(reversed(self.grid.outer), reversed(access.outer), strict=True):
             dense = dense and stride == expected
             expected *= extent
         if dense:
-            return ["row * columns" if self.grid.depth == 1 else "row * (depth * columns)"]
+            return [f"row * {length}"]
         names = self.coordinates()
         return [term for name, stride in zip(names, access.outer, strict=True) for term in self.scaled(name, stride)]
+
+    @property
+    def row_length(self) -> tuple[int, str]:
+        """The elements of a row, and how the struct says it."""
+        return self.grid.depth * self.grid.columns, "columns" if self.grid.depth == 1 else "(depth * columns)"
 
     def coordinates(self) -> list[str]:
         return ["row"] if len(self.grid.outer) == 1 else [f"i{axis}" for axis in range(len(self.grid.outer))]
@@ -579,6 +588,126 @@ class TilesWriter(Writer):
         return f"kw::gather<N>({self.address(access)}, {access.inner})"
 
 
+class BricksWriter(Writer):
+    """Operands that lie along the depth or the height go through shared memory, the others are vectors or one value."""
+
+    grid: BrickGrid
+
+    def extents(self) -> str:
+        height = f"height = {self.grid.height}, depth = {self.grid.depth}"
+        return f"rows = {self.grid.rows}, {height}, columns = {self.grid.columns}"
+
+    @property
+    def row_length(self) -> tuple[int, str]:
+        return self.grid.height * self.grid.depth * self.grid.columns, "(height * depth * columns)"
+
+    def terms(self, access: Access, column: str) -> list[str]:
+        assert isinstance(access, BrickAccess)
+        offset = [str(access.offset)] if access.offset else []
+        layer = self.scaled("layer", access.height)
+        return [
+            *offset,
+            *self.row_terms(access),
+            *layer,
+            *self.scaled("level", access.depth),
+            *self.scaled(column, access.inner),
+        ]
+
+    def along(self, *axes: str) -> list[tuple[str, Access]]:
+        """The operands that lie along one of these axes and go through shared memory."""
+        return [(name, a) for name, a in self.accesses if isinstance(a, BrickAccess) and a.lies_along in axes]
+
+    @property
+    def direct(self) -> list[tuple[str, Access]]:
+        turned = self.along("depth", "height")
+        return [operand for operand in self.accesses if operand not in turned]
+
+    def members(self) -> list[str]:
+        vectors = [f"kw::Vec<{storage_of(a)}, N> {name};" for name, a in self.along("depth", "height")]
+        tiles = [f"kw::Brick<{storage_of(a)}, R, Q, P> {name};" for name, a in self.along("depth")]
+        tiles += [f"kw::Brick<{storage_of(a)}, P, Q, R> {name};" for name, a in self.along("height")]
+        direct = [
+            f"{storage_of(a)} {name};" if a.is_uniform else f"kw::Vec<{storage_of(a)}, N> {name};"
+            for name, a in self.direct
+        ]
+        place = "Index row, Index layer, Index level, Index column"
+        return [
+            "",
+            "    // What lies along the depth (in levels) or the height (in layers) is turned around in shared memory.",
+            f"    template <int N> struct Turned {{ {' '.join(vectors)} }};",
+            f"    template <int R, int P, int Q> struct Tile {{ {' '.join(tiles)} }};",
+            f"    template <int N> struct Operands {{ {' '.join(direct)} }};".replace("{  }", "{}"),
+            *self.fetching("levels", "depth", place),
+            *self.fetching("layers", "height", place),
+            *self.keeping("levels", "depth", "at.r, at.q, at.p + i"),
+            *self.keeping("layers", "height", "at.p, at.q, at.r + i"),
+            "",
+            f"    template <int N> KW_DEVICE static Operands<N> load(const Args& a, {place}) {{",
+            *(f"        {line}" for line in self.coordinate_lines([a for _, a in self.direct])),
+            "        Operands<N> x;",
+            *(f"        x.{name} = {self.direct_load(a)};" for name, a in self.direct),
+            "        return x;",
+            "    }",
+            "",
+            "    template <int N, typename Tile>",
+            "    KW_DEVICE static void store(const Args& a, const Tile& tile, const Operands<N>& x, kw::BrickPlace at,",
+            f"                                {place}) {{",
+            *(f"        {line}" for line in self.store_lines()),
+            "    }",
+        ]
+
+    def fetching(self, levels: str, axis: str, place: str) -> list[str]:
+        """The function that reads what lies along an axis."""
+        along = self.along(axis)
+        return [
+            "",
+            "    template <int N>",
+            f"    KW_DEVICE static void fetch_{levels}(const Args& a, Turned<N>& x, {place}) {{",
+            *(f"        {line}" for line in self.coordinate_lines([a for _, a in along])),
+            *(f"        x.{name} = kw::load<N>({self.address(a)});" for name, a in along),
+            "    }",
+        ]
+
+    def keeping(self, levels: str, axis: str, place: str) -> list[str]:
+        """The function that puts it into shared memory."""
+        lanes = "KW_LANES for (int i = 0; i < N; ++i)"
+        return [
+            "",
+            "    template <int N, typename Tile>",
+            f"    KW_DEVICE static void keep_{levels}(Tile& tile, const Turned<N>& x, kw::BrickPlace at) {{",
+            *(f"        {lanes} tile.{name}.at({place}) = x.{name}[i];" for name, _ in self.along(axis)),
+            "    }",
+        ]
+
+    def direct_load(self, access: Access) -> str:
+        if access.is_uniform:
+            return self.element(access)
+        if access.is_vector:
+            return f"kw::load<N>({self.address(access)})"
+        return f"kw::gather<N>({self.address(access)}, {access.inner})"
+
+    def store_lines(self) -> list[str]:
+        texts = {name: f"x.{name}" if a.is_uniform else f"x.{name}[i]" for name, a in self.direct}
+        texts |= {name: f"tile.{name}.at(at.r, at.q + i, at.p)" for name, _ in self.along("depth")}
+        texts |= {name: f"tile.{name}.at(at.p, at.q + i, at.r)" for name, _ in self.along("height")}
+        shared, lanes, values = self.body_lines(texts, {name for name, a in self.direct if a.is_uniform})
+        names = [self.result_name(node) for node, _ in self.results]
+        return [
+            *self.coordinate_lines([a for _, a in self.results]),
+            *shared,
+            *(f"kw::Vec<{storage_of(a)}, N> {name};" for name, (_, a) in zip(names, self.results, strict=True)),
+            LANES,
+            *(f"    {line}" for line in lanes),
+            *(f"    {name}[i] = {value};" for name, value in zip(names, values, strict=True)),
+            "}",
+            *(f"kw::store<N>({self.address(a)}, {name});" for name, (_, a) in zip(names, self.results, strict=True)),
+        ]
+
+
+def storage_of(access: Access) -> str:
+    return access.layout.buffer.dtype.storage_cpp
+
+
 def stored_literal(value: bool | int | float, dtype: DType) -> str:
     """A constant as it lies in memory."""
     text = literal(value, dtype)
@@ -615,7 +744,12 @@ def is_within(index: Node, extent: int) -> bool:
     return low >= 0 and high < extent
 
 
-WRITERS: Mapping[str, type[Writer]] = {"rows": RowsWriter, "flat": FlatWriter, "tiles": TilesWriter}
+WRITERS: Mapping[str, type[Writer]] = {
+    "rows": RowsWriter,
+    "flat": FlatWriter,
+    "tiles": TilesWriter,
+    "bricks": BricksWriter,
+}
 
 
 def sum_of(terms: Sequence[str]) -> str:
@@ -721,6 +855,6 @@ def row_of(target: str, headers: tuple[str, ...], *types: type[PointwiseConfig])
 
 
 TEMPLATES = (
-    row_of("cuda", ("launch", "pointwise", "pointwise_tiles"), Config, TileConfig),
+    row_of("cuda", ("launch", "pointwise", "pointwise_tiles", "pointwise_bricks"), Config, TileConfig, BrickConfig),
     row_of("cpu", ("pointwise",), CpuConfig),
 )

@@ -17,7 +17,7 @@ from kernelwright.generate.generate import TEMPLATES, ranked_choices, source_of,
 from kernelwright.generate.twins import nameless
 from kernelwright.kernels import conv_sm90_kept, gemm_sm90, reduce
 from kernelwright.kernels.choices import Choice
-from kernelwright.kernels.pointwise import Config, TileConfig
+from kernelwright.kernels.pointwise import BrickConfig, Config, TileConfig
 from kernelwright.plan import Convolution, Kernel, Plan
 from kernelwright.settings import Settings
 from kernelwright.tune.layouts import library_conv_us
@@ -115,7 +115,7 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
         if isinstance(config, reduce.Config):
             alike: Choice = replace(config, threads=0, team=0, vectors=0)
         else:
-            alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig)) else config
+            alike = replace(config, threads=0) if isinstance(config, (Config, TileConfig, BrickConfig)) else config
         spread.setdefault(alike, config)
     first = first_of_each_template(list(spread.values()))
     few = list(spread.values())[: SHORT_LIST + 1 - len(first)]

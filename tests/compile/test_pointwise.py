@@ -21,7 +21,7 @@ from kernelwright.generate.grid import grid_of, work_of
 from kernelwright.ir.dtypes import DTYPES, DType, bool_, float16, float32, float64, int32
 from kernelwright.ir.nodes import Broadcast, Const, Graph, Input, Map, Node, Permute, Shape
 from kernelwright.kernels.choices import Choice
-from kernelwright.kernels.pointwise import Config, CpuConfig, TileConfig, why_not
+from kernelwright.kernels.pointwise import BrickConfig, Config, CpuConfig, TileConfig, why_not
 from kernelwright.plan import Kernel, Plan, plan
 from kernelwright.plan.steps import contiguous
 from kernelwright.settings import read_settings
@@ -159,7 +159,44 @@ def test_tiles_compile_in_every_shape(cuda: None) -> None:
     assert resources(launches) == []
 
 
-AWKWARD = tuple("a b e i p q x y t0 y0 i1 tile level product row column N P Q Args Tile args stream kw".split())
+def in_bricks(x: str, dtype: DType, shape: Shape = (4, 64, 48, 80)) -> Plan:
+    """One operand that lies as the result, one along its second axis and one along its third."""
+    b, c, h, w = shape
+    first = Input(x, 0, shape, dtype, contiguous(shape))
+    last = Input("last", 1, (b, h, w, c), dtype, contiguous((b, h, w, c)))
+    turned = Input("turned", 2, (b, c, w, h), dtype, contiguous((b, c, w, h)))
+    return plan(graph_of(chain(chain(first, Permute(last, (0, 3, 1, 2))), Permute(turned, (0, 1, 3, 2)))))
+
+
+def test_bricks_compile_in_every_shape(cuda: None) -> None:
+    shapes = ((512, 16, 16, 32), (256, 8, 16, 64), (256, 32, 8, 16), (256, 8, 8, 32))
+    launches: list[Launch] = []
+    for dtype in (float32, float16, float64, bool_):
+        made = in_bricks("a", dtype)
+        (kernel,) = made.kernels
+        work = work_of(kernel.region, grid_of(kernel.region, "cuda"))
+        for number, (threads, *edges) in enumerate(shapes):
+            lanes = min(16 // dtype.itemsize, *edges)
+            config = BrickConfig(threads, lanes, *edges)
+            if why_not(config, work, H200) is None:
+                launches += launches_of(made, {kernel.name: config}, f"{dtype.name}_{number}")
+    assert len(launches) >= 12
+    assert resources(launches) == []
+
+
+def test_a_brick_reads_sixteen_bytes_at_a_time_all_before_the_first_is_kept(cuda: None, tmp_path: Path) -> None:
+    made = in_bricks("a", float32)
+    (kernel,) = made.kernels
+    text = ptx_of(launches_of(made, {kernel.name: BrickConfig(256, 4, 16, 16, 16)}, "brick"), tmp_path)
+    entry = next(part for part in text.split(".entry") if "Li4ELi16ELi16ELi16ELi256E" in part.split("(")[0])
+    loads = [m.start() for m in re.finditer(r"ld\.global(\.nc)?\.v4", entry)]
+    assert len(loads) == 3 * 16 * 16 * 16 // 4 // 256
+    assert max(loads) < entry.index("st.shared")
+
+
+AWKWARD = tuple(
+    "a b e i p q r R at x y t0 y0 i1 tile level layer product row column N P Q Args Tile args stream kw".split()
+)
 
 
 @pytest.mark.usefixtures("thorough")
@@ -174,9 +211,10 @@ def test_operands_may_be_called_like_anything_in_the_templates(cuda: None) -> No
             "tiles": plan(graph_of(Map("mul", (turned, wide)))),
             "flat": plan(graph_of(Map("mul", (dense, Broadcast(bias, ragged))))),
             "rows": plan(graph_of(Map("abs", (wide,)), Map("neg", (wide,)))),
+            "bricks": in_bricks(name, float32),
         }
         for walk, made in plans.items():
-            if walk != "tiles" and number % 4:
+            if walk != "tiles" and number % 4 and name not in ("R", "at", "layer"):
                 continue  # only there are operands variables of their own
             assert {grid_of(kernel.region, "cuda").walk for kernel in made.kernels} == {walk}
             launches += default_launches(made, f"{walk}{number}")

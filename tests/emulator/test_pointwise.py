@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +18,8 @@ from kernelwright.generate import generate
 from kernelwright.generate.generate import program_text, ranked_choices
 from kernelwright.ir.nodes import Graph
 from kernelwright.kernels.choices import Choice
-from kernelwright.kernels.pointwise import Config, TileConfig
+from kernelwright.kernels.pointwise import BrickConfig, Config, TileConfig
+from kernelwright.load import Problem
 from kernelwright.plan import Kernel, plan
 from kernelwright.simplify import simplify
 from tests.emulator.build import Library, g_plus_plus, library_of
@@ -65,7 +67,7 @@ class CudaRun(Run):
 def any_choice(draw: int, kernel: Kernel) -> Choice:
     """Any of the configs, however little promising."""
     choices = ranked_choices(kernel, H200)
-    few = [c for c in choices if isinstance(c, (Config, TileConfig)) and c.threads <= FEW_THREADS]
+    few = [c for c in choices if isinstance(c, (Config, TileConfig, BrickConfig)) and c.threads <= FEW_THREADS]
     return (few or choices)[draw % len(few or choices)]
 
 
@@ -94,8 +96,27 @@ WALKS: dict[str, tuple[str, dict[str, Any]]] = {
     "rows": ("geglu", {"ROWS": 3, "HIDDEN": 24}),
     "one row with a rest": ("relu", {"ROWS": 7, "COLUMNS": 33}),
     "flat": ("half_activations", {"ROWS": 5, "FEATURES": 33}),
-    "tiles": ("permuted_operands", {"BATCH": 2, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36}),
+    "tiles": ("turned", {"ROWS": 260, "COLUMNS": 300}),
+    "bricks": ("permuted_operands", {"BATCH": 2, "CHANNELS": 32, "HEIGHT": 32, "WIDTH": 36}),
 }
+
+# One operand that lies along another axis than the result.
+TURNED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return torch.relu(x + y.T)
+
+ROWS, COLUMNS = 4096, 4096
+
+def get_inputs():
+    return [torch.randn(ROWS, COLUMNS), torch.randn(COLUMNS, ROWS)]
+
+def get_init_inputs():
+    return []
+"""
 
 
 @pytest.mark.parametrize("walk", WALKS)
@@ -108,11 +129,12 @@ def test_every_config_gives_the_same(walk: str) -> None:
         tried.append(min((c for c in choices if c.threads <= 256), key=key))  # type: ignore[union-attr, arg-type]
         return tried[-1]
 
-    sides = ["lanes", "levels" if walk == "tiles" else "vectors"]
+    source = Problem(name, TURNED, Path("turned.py")) if walk == "tiles" else EXAMPLES / f"{name}.py"
+    sides = ["lanes", "levels" if walk in ("tiles", "bricks") else "vectors"]
     for side in sides:
         for sign in (1, -1):
             agrees(
-                EXAMPLES / f"{name}.py",
+                source,
                 pick=lambda k, c, side=side, sign=sign: extreme(lambda x: sign * getattr(x, side), k, list(c)),  # type: ignore[misc]
                 **sizes,
             )

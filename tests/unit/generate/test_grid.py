@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernelwright.device import resolve
-from kernelwright.generate.grid import Grid, grid_of, merged_axes, work_of
+from kernelwright.generate.grid import BrickAccess, BrickGrid, Grid, grid_of, merged_axes, work_of
 from kernelwright.ir.dtypes import DType, float16, float32
 from kernelwright.ir.nodes import Broadcast, Input, Map, Node, Permute, Shape, Slice
 from kernelwright.kernels.pointwise import configs
@@ -76,6 +76,56 @@ def test_more_transposed_operands_than_tiles_fit_are_gathered() -> None:
     kernel = kernel_of(turned)
     assert grid_of(kernel.region, "cuda").walk == "rows"
     assert configs(work_of(kernel.region, grid_of(kernel.region, "cuda")), resolve("h200"))
+
+
+def permuted(number: int, axes: Shape, shape: Shape, dtype: DType = float32) -> Node:
+    """An operand of this shape whose axes lie in this order."""
+    back = tuple(axes.index(axis) for axis in range(len(shape)))
+    return Permute(leaf(number, tuple(shape[axis] for axis in axes), dtype), back)
+
+
+IMAGES = (4, 24, 40, 64)
+
+
+def test_operands_along_two_other_axes_go_through_bricks_on_a_gpu() -> None:
+    last, turned = permuted(1, (0, 2, 3, 1), IMAGES), permuted(2, (0, 1, 3, 2), IMAGES)
+    summed = Map("add", (Map("add", (leaf(0, IMAGES), last)), turned))
+    made = grid("cuda", summed)
+    assert isinstance(made, BrickGrid)
+    assert (made.walk, made.rows, made.height, made.depth, made.columns) == ("bricks", 4, 40, 24, 64)
+    assert [a.lies_along for a in made.loads if isinstance(a, BrickAccess)] == ["columns", "depth", "height"]
+    assert grid("cpu", summed).walk == "rows"
+
+
+def test_two_operands_along_one_axis_need_no_bricks() -> None:
+    last = [permuted(number, (0, 2, 3, 1), IMAGES) for number in (1, 2)]
+    assert grid("cuda", Map("add", (Map("add", (leaf(0, IMAGES), last[0])), last[1]))).walk == "tiles"
+
+
+def test_an_axis_too_short_for_a_brick_is_gathered_along() -> None:
+    shape = (64, 3, 40, 56)
+    last, turned = permuted(1, (0, 2, 3, 1), shape), permuted(2, (0, 1, 3, 2), shape)
+    made = grid("cuda", Map("add", (Map("add", (leaf(0, shape), last)), turned)))
+    assert made.walk != "bricks"
+
+
+def test_more_operands_along_two_axes_than_bricks_hold_are_gathered() -> None:
+    total: Node = leaf(0, IMAGES)
+    for number in range(1, 9):
+        total = Map("add", (total, permuted(number, ((0, 2, 3, 1), (0, 1, 3, 2))[number % 2], IMAGES)))
+    kernel = kernel_of(total)
+    walked = grid_of(kernel.region, "cuda")
+    assert walked.walk != "bricks"
+    assert configs(work_of(kernel.region, walked), resolve("h200"))
+
+
+def test_the_template_hears_which_operands_lie_along_which_edge() -> None:
+    last, turned = permuted(1, (0, 2, 3, 1), IMAGES, float16), permuted(2, (0, 1, 3, 2), IMAGES)
+    kernel = kernel_of(Map("add", (Map("cast", (last,), float32), turned)))
+    work = work_of(kernel.region, grid_of(kernel.region, "cuda"))
+    assert (work.itemsizes, work.along_depth, work.along_height) == ((4,), (2,), (4,))
+    assert (work.height, work.depth, work.columns, work.size) == (40, 24, 64, math.prod(IMAGES))
+    assert all(n % 8 == 0 for n in work.alignments)
 
 
 def test_many_elements_are_counted_in_64_bits() -> None:
