@@ -6,7 +6,8 @@ import builtins
 import hashlib
 import re
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 from kernelwright.emit.explain import docstring
@@ -17,10 +18,10 @@ from kernelwright.flags import CPU_COMPILE_FLAGS, CUDA_COMPILE_FLAGS
 from kernelwright.generate import Program, Source
 from kernelwright.generate.folding import folded
 from kernelwright.ir.dtypes import DType, float32
-from kernelwright.ir.nodes import Input, Looks, Node, Param, Setting, Shape
+from kernelwright.ir.nodes import Gather, Input, Looks, Map, Node, Param, Reduce, Scan, Setting, Shape
 from kernelwright.kernels.pointwise import Work
 from kernelwright.load import Problem
-from kernelwright.plan import Convolution
+from kernelwright.plan import Convolution, Kernel, Product
 from kernelwright.plan.steps import contiguous
 
 Renaming = Callable[[str], str]
@@ -602,9 +603,35 @@ def tuple_expression(items: Sequence[str]) -> str:
     return "(" + ", ".join(items) + ("," if len(items) == 1 else "") + ")"
 
 
+# What a kernel computes, in the order in which it is told.
+NOUNS: dict[type[object], str] = {
+    Product: "product",
+    Convolution: "convolution",
+    Reduce: "reduction",
+    Scan: "scan",
+    Gather: "gather",
+    Map: "pointwise function",
+}
+
+
 def summary(program: Program) -> str:
-    kernels = len(program.sources)
-    functions = sum(len(source.kernel.region.body) for source in program.sources)
-    if not kernels:
+    """Model with 2 products, 1 reduction and 5 pointwise functions in 3 kernels."""
+    found: Counter[type[object]] = Counter(type(part) for source in program.sources for part in parts_of(source.kernel))
+    if not program.sources:
         return "Model, simplified; no kernel of our own."
-    return f"Model with {functions} pointwise functions in {kernels} {'kernel' if kernels == 1 else 'kernels'}."
+    told = [counted(found[kind], noun) for kind, noun in NOUNS.items() if found[kind]]
+    told = [*told[:-2], " and ".join(told[-2:])]
+    return f"Model with {', '.join(told)} in {counted(len(program.sources), 'kernel')}."
+
+
+def parts_of(kernel: Kernel) -> Iterator[Product | Convolution | Map | Gather | Reduce | Scan]:
+    """A kernel's core, what it computes of the core's operands, and what follows."""
+    if kernel.core is not None:
+        yield kernel.core
+    for region in kernel.core.prologues if isinstance(kernel.core, Product) else ():
+        yield from region.body
+    yield from kernel.region.body
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -31,10 +31,14 @@ class Block:
 
 # Three teams for what is bound by its results, with small tiles; two for what is bound by products.
 BLOCKS = (Block(3, 1, 64, 40, 64, 48, 64), Block(2, 1, 128, 72, 80, 64, 48), Block(2, 2, 88, 40, 64, 64, 48))
-# With two warpgroups that carry, sums of several phases leave fewer registers for where results go.
-MOST_SUMS_OF_PHASES = 64
-# Of pairs in more than two rows, each of which ends by itself.
-MOST_PAIRS_OF_ROWS = 120
+# With two warpgroups that carry, sums of several phases leave fewer registers for where results go. Where both carry
+# for one ring, whether channels of a last chunk of more than two octets are there takes what more inputs would.
+MOST_SUMS_OF_PHASES, MOST_HELD_OF_RAGGED = 64, 32
+# Of odd rows in pieces, whose results are stored one by one, by the number of warpgroups that carry.
+MOST_SUMS_OF_ODD_PIECES = {1: 112, 2: 48}
+# Of pairs in more than two rows, each of which ends by itself; and where rows lie in pieces and taps share an octet,
+# for which those who carry have more registers.
+MOST_PAIRS_OF_ROWS, MOST_PAIRS_OF_PIECES = 120, 112
 # Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
 MOST_STREAMED_OF_PHASES, MOST_STREAMED_OF_PIECES = 112, 100
 
@@ -238,11 +242,15 @@ def held(config: Config, shape: ConvShape) -> int:
 def most_sums(config: Config, shape: ConvShape) -> int:
     if conv_mma.leaves_by_rows(config, shape):
         return config.block.most_sums_again
+    in_pieces = shape.rows is not None and shape.rows.pieces is not None
     if config.streamed:
-        in_pieces = shape.rows is not None and shape.rows.pieces is not None
         of_phases = MOST_STREAMED_OF_PHASES if len(shape.phases) > 1 else config.block.most_sums
         return min(of_phases, MOST_STREAMED_OF_PIECES) if in_pieces else of_phases
     several = config.carriers == 2 and len(shape.phases) > 1
+    if config.products == 3 and config.fold > 1 and in_pieces:
+        return min(config.block.most_sums, MOST_PAIRS_OF_PIECES)
+    if in_pieces and slab_vector(config, shape) == 1:
+        return min(config.block.most_sums, MOST_SUMS_OF_ODD_PIECES[config.carriers])
     of_rows = MOST_PAIRS_OF_ROWS if config.products == 3 and config.rows_at_once > 2 else config.block.most_sums
     return min(config.block.most_sums, MOST_SUMS_OF_PHASES) if several else min(config.block.most_sums, of_rows)
 
@@ -251,6 +259,11 @@ def most_held(config: Config) -> int:
     if config.octets == 1:
         return config.block.most_held_of_one
     return config.block.most_held_of_pairs if config.products == 3 else config.block.most_held
+
+
+def is_ragged(config: Config, shape: ConvShape) -> bool:
+    """Whether two warpgroups carry for one ring chunks of more than two octets, of which the last one has fewer."""
+    return config.carriers > config.crews and config.octets > 2 and shape.channels % (8 * config.octets) != 0
 
 
 def of_a_lap(config: Config) -> Config:

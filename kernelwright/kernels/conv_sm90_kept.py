@@ -14,12 +14,14 @@ from kernelwright.kernels import conv_mma, conv_sm90
 from kernelwright.kernels.conv_kept_cost import cost_us
 from kernelwright.kernels.conv_kept_sizes import (
     BLOCKS,
+    MOST_HELD_OF_RAGGED,
     PIECE,
     Block,
     Config,
     behind,
     fixed_bytes,
     held,
+    is_ragged,
     is_sent,
     kept_steps,
     most_held,
@@ -92,6 +94,8 @@ def why_not(config: Config, shape: ConvShape, device: Device) -> str | None:
         return f"{needed} registers for sums leave those who multiply too few."
     if (needed := held(config, shape)) > most_held(config):
         return f"{needed} registers for inputs on their way are more than those who carry have."
+    if is_ragged(config, shape) and needed > MOST_HELD_OF_RAGGED:
+        return f"{needed} registers for inputs leave those who carry too few to see which channels are there."
     if max(conv_mma.region(config, shape)) >= 2**16:
         return "a place among the inputs of a tile has 16 bits along each axis."
     needed, most = shared_bytes(config, shape), device.smem_per_block_bytes

@@ -87,6 +87,22 @@ IN_SETS = {
     ),
     "transposed, three axes, in sets": ("ConvTranspose3d(32, 64, 4, stride=2, padding=1)", (2, 32, 16, 32, 32)),
 }
+# Whose phases, five in a row, are no power of two.
+FIVE_PHASES = {
+    "transposed, stride of 5": ("ConvTranspose2d(32, 64, 3, stride=5, padding=1, dilation=2)", (16, 32, 64, 128)),
+}
+# Whose threads have no register to spare: pairs whose taps share an octet, with and without rows in pieces; long rows
+# at a stride, of several chunks; odd rows in pieces; a last chunk with fewer channels.
+GROUPED = "F.group_norm(F.gelu(self.conv(x)), 8)"
+TIGHT = {
+    "pairs of three channels": ("Conv3d(3, 64, (3, 3, 1))", (16, 3, 256, 256, 10), "self.conv(x)", "reference"),
+    "pairs of three channels, in pieces": ("Conv2d(3, 64, 3)", (16, 3, 256, 256), GROUPED, "reference"),
+    "long rows": ("Conv1d(64, 128, 3, stride=3, dilation=4)", (8, 64, 100_004), "self.conv(x)", "tf32"),
+    "long rows of two crews": ("Conv1d(64, 64, 3, stride=2)", (8, 64, 100_000), "self.conv(x)", "tf32"),
+    "long rows, in pieces": ("Conv1d(64, 128, 3, stride=3, dilation=4)", (8, 64, 100_004), GROUPED, "tf32"),
+    "odd rows, in pieces": ("Conv2d(64, 128, 3)", (4, 64, 129, 129), GROUPED, "tf32"),
+    "ragged channels": ("Conv2d(60, 128, 3)", (4, 60, 128, 130), "self.conv(x)", "tf32"),
+}
 
 
 def nvcc(folder: Path, source: str, arch: str) -> str:
@@ -109,7 +125,20 @@ def convolving(
     body: str = BODY,
 ) -> list[KernelResources]:
     """The kernels of the convolution's program that convolve."""
-    conv, shape = (CASES | STREAMED | IN_SETS)[name]
+    conv, shape = (CASES | STREAMED | IN_SETS | FIVE_PHASES)[name]
+    return compiled(folder, conv, shape, device, pick, precision, body)
+
+
+def compiled(
+    folder: Path,
+    conv: str,
+    shape: tuple[int, ...],
+    device: str,
+    pick: Callable[[Kernel, Sequence[Choice]], Choice],
+    precision: str,
+    body: str,
+) -> list[KernelResources]:
+    """The same of a convolution that has no name."""
     (folder / "model.py").write_text(MODEL.format(conv=conv, shape=shape, body=body))
     program = program_of(load(folder / "model.py"), device, pick, precision, reducing=body != BODY)
     found = read_resources(nvcc(folder, program.text, resolve(device).arch or ""))
@@ -196,6 +225,20 @@ def test_no_convolution_that_keeps_its_weights_spills(
             waiting.append(config)
         number += 1
     assert spilling == waiting == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+@pytest.mark.parametrize("name", TIGHT)
+def test_no_thread_without_a_register_to_spare_spills(name: str, number: int, tmp_path: Path) -> None:
+    conv, shape, body, precision = TIGHT[name]
+
+    def pick(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
+        return nth_of(conv_sm90_kept, "h200", number)(kernel, choices) if kernel.core is not None else choices[0]
+
+    found = compiled(tmp_path, conv, shape, "h200", pick, precision, body)
+    assert len(found) == 1
+    assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []
 
 
 @pytest.mark.slow
@@ -307,12 +350,15 @@ def test_no_convolution_of_which_only_sums_are_wanted_spills(name: str, number: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(3))
-@pytest.mark.parametrize("name", ["transposed, strided, three axes", "transposed, strided, three channels"])
-def test_no_tile_whose_phases_take_turns_spills(name: str, number: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["transposed, strided, three axes", "transposed, strided, three channels", *FIVE_PHASES]
+)
+@pytest.mark.parametrize("body", [BODY, "self.conv(x)"])
+def test_no_tile_whose_phases_take_turns_spills(name: str, body: str, number: int, tmp_path: Path) -> None:
     def pick(kernel: Kernel, _: Sequence[Choice]) -> Choice:
         ranked = [c for c in conv_mma.configs(shape_of(kernel), resolve("h200")) if c.turns > 1]
         return ranked[min(number, len(ranked) - 1)]
 
-    found = convolving(tmp_path, name, "h200", pick)
+    found = convolving(tmp_path, name, "h200", pick, body=body)
     assert len(found) == 1
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

@@ -126,8 +126,7 @@ template <class C> KW_DEVICE uint32_t largest_of_crew(Largest<C>& shared, uint32
 template <class C> struct Corner {
     static constexpr uint32_t bias = 0x4000, signs = bias << 16 | bias;
     static constexpr uint32_t last = (uint32_t)(C::x_h - 1 + 2 * bias) << 16 | (C::x_w - 1 + 2 * bias);
-    static constexpr bool fits = C::most_h * C::stride_h + C::region_h + C::x_h < (int)bias &&
-                                 C::most_w * C::stride_w + C::region_w + C::x_w < (int)bias;
+    static constexpr bool fits = Layout<C>::corners_fit;
 
     KW_DEVICE static uint32_t of(int h, int w) { return (uint32_t)(h + (int)bias) << 16 | (uint32_t)(w + (int)bias); }
     KW_DEVICE static bool is_inside(uint32_t at) { return (at & (last - at) & signs) == signs; }
@@ -157,7 +156,8 @@ template <class C> struct Spots {
     static constexpr bool deep = C::region_d > 1;
     // Whether there are registers for them beside one chunk of inputs on its way, or two (seen by compiling).
     static constexpr int held = Layout<C>::crews == 1 ? 16 : 8, of_spot = deep || S::ragged ? 6 : 2;
-    static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1 && !Layout<C>::many_sums;
+    static constexpr bool crowded = Layout<C>::many_sums || (Layout<C>::much_held && Layout<C>::in_pieces);
+    static constexpr bool stay = rounds * (held + of_spot) < 80 && S::halves == 1 && !crowded;
     Spot<C> spot[rounds];
 
     KW_DEVICE Spots() {

@@ -33,13 +33,22 @@ template <class C> struct Layout {
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
-    // So divided, configs that were compiled do not spill.
+    // So divided, configs that were compiled do not spill. Of pairs, taps that share an octet have a place each.
     static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
-    static constexpr bool mostly_sums = streams || (S::halves == 2 && many_sums);
-    static constexpr int of_two = many_sums ? 104 : 112, of_one = C::teams == 3 ? 128 : mostly_sums ? 120 : 136;
+    static constexpr bool mostly_sums = streams || (S::halves == 2 && many_sums && C::fold == 1);
+    static constexpr bool corners_fit = C::most_h * C::stride_h + C::region_h + C::x_h < 0x4000 &&
+                                        C::most_w * C::stride_w + C::region_w + C::x_w < 0x4000;
+    // Many inputs on their way, of one chunk of several, at a stride, whose h and w have no room in one register (Corner):
+    // two who carry get more, or where rows lie in pieces, which those who multiply have to know of, hold less beside (Spots).
+    static constexpr int held = (crews == 1 ? 16 : 8) * ceil_div(S::units, crew_threads);
+    static constexpr bool much_held = C::carriers == 2 && held >= 56 && S::chunks > 1 && C::stride_w > 1 && !corners_fit;
+    static constexpr bool in_pieces = C::slab_vector > 0, mostly_held = much_held && !in_pieces;
+    static constexpr int of_two = many_sums ? 104 : mostly_held ? 120 : 112;
+    static constexpr int of_one = C::teams == 3 ? 128 : mostly_sums ? 120 : 136;
     static constexpr int carrier_registers = C::carriers == 2 ? of_two : of_one;
     static constexpr int beside_one = C::teams == 3 ? 128 : mostly_sums ? 192 : 184;
-    static constexpr int registers = C::carriers == 2 ? (many_sums ? 152 : 144) : beside_one;
+    static constexpr int beside_two = many_sums ? 152 : mostly_held ? 136 : 144;
+    static constexpr int registers = C::carriers == 2 ? beside_two : beside_one;
     static_assert(128 * (C::carriers * carrier_registers + C::teams * registers) <= threads * begin, "else they wait for ever");
     static_assert(C::warps == 4 && C::warps_m == 4 && C::tile_m == 64 && C::tile_b == 1, "a warpgroup has a tile");
     static_assert(C::seamless || (C::tile_w % 8 == 0 && rows * C::tile_w == C::tile_n), "a row is an instruction");

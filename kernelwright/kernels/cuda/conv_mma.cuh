@@ -496,9 +496,8 @@ template <class C> struct Slab {
     // `output` and `column`: the slab's first.
     template <class Epilogue>
     KW_DEVICE static void store(const float* slab, const typename Epilogue::Args& args, const Work& work,
-                                const Phase& phase, int output, int column) {
+                                const Phase& phase, int output, int column, int lane) {
         constexpr int P = C::w_phases, V = C::vector;
-        const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int i = 0; i < vectors / lanes; i++) {
             const int result = (lane % lanes + i * lanes) * V;
@@ -518,6 +517,10 @@ template <class C> struct Slab {
     }
 };
 
+// A number that the compiler must think may have changed: what follows from it is found again in each turn of a loop, for to
+// keep all of it takes more registers than there are.
+KW_DEVICE void forget(int& value) { asm volatile("" : "+r"(value)); }
+
 // The end of a tile: every result is stored. Where an epilogue reduces: conv_rows.cuh.
 struct Stored {
     template <class C, class Epilogue> static constexpr int shared_bytes() { return C::warps * Slab<C>::bytes; }
@@ -535,6 +538,9 @@ struct Stored {
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         float* slab = (float*)memory + warp * (Slab<C>::bytes / 4);
         const int output = part.first_output - lane / 4, column = part.first_column - lane % 4 * 2;  // the warp's first
+        int storing = lane;
+        // Which results it stores are remainders by the phases: beside so many sums not to be kept for the next turn.
+        if constexpr (C::turns > 1 && Sums::M * N * 4 * C::w_phases > 128) forget(storing);
 #pragma unroll
         for (int m = 0; m < Sums::M; m++)
 #pragma unroll
@@ -542,7 +548,7 @@ struct Stored {
                 Slab<C>::put(slab, sums, inverse, m, n);
                 __syncwarp();
                 Slab<C>::template store<Epilogue>(slab, args, work, problem.phases[work.phase], output + m * 16,
-                                                  column + n * 8);
+                                                  column + n * 8, storing);
                 __syncwarp();
             }
     }
@@ -659,10 +665,6 @@ KW_DEVICE void convolve_ahead(const Problem<C>& problem, const typename Epilogue
         before = tile.work;
     }
 }
-
-// A number that the compiler must think may have changed: what follows from it is found again in each turn of a loop, for to
-// keep all of it takes more registers than there are.
-KW_DEVICE void forget(int& value) { asm volatile("" : "+r"(value)); }
 
 // A tile with all phases, one pair or row of them after the other: its inputs, all channels of them, are carried once. What
 // its ends need of shared memory lies behind them.
