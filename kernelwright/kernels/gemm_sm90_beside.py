@@ -12,8 +12,8 @@ __all__ = ["before_us", "called", "fitting", "struct", "why_not"]
 
 LONGEST_K = 4096  # of a row that a warpgroup holds in registers, eight vectors a thread
 MOST_PACKERS = 16
-# Of W, what one multiprocessor reads and packs: 330 instructions for 32 elements of each thread are 80 GB/s at 1.64 GHz,
-# if nothing waits. An estimate.
+# Of W, what one multiprocessor reads and packs: 330 instructions for 32 elements of each thread would be 80 at 1.64 GHz.
+# An estimate.
 PACKER_GBPS = 50.0
 # Packing's share of a copy's rate in the launch before.
 BEFORE_RATE = 0.93
