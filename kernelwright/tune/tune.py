@@ -125,16 +125,13 @@ def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
 def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     """The first few of all, and the first of every other template that is among the most promising; of convolutions
     that keep their weights, the first of each kind, whose prices are least sure beside each other's; of products whose
-    results the copy engine takes, the first as its threads would store it, and of those whose W is packed beside them,
-    the first with all of it packed before."""
+    results the copy engine takes, the first as its threads would store it."""
     few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
     templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
     kinds = first_of_each(kept, kind_of_kept) if {*kept} & {*templates} else []
-    sent = [c for c in ranked if isinstance(c, gemm_sm90.Config) and c.sent]
-    plainer = [replace(c, sent=False, packers=0, ahead=0) for c in sent[:1]]
-    plainer += [replace(c, packers=0, ahead=0) for c in sent if c.packers][:1]
-    return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds, *plainer]))
+    stored = [replace(c, sent=False) for c in ranked if isinstance(c, gemm_sm90.Config) and c.sent][:1]
+    return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds, *stored]))
 
 
 def kind_of_kept(config: conv_sm90_kept.Config) -> Hashable:
