@@ -2,6 +2,7 @@
 // warpgroups that only carry them.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "conv_kept_ends.cuh"
 
 namespace kw::conv_sm90_kept {

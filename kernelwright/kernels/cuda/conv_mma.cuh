@@ -11,6 +11,7 @@
 // the tensor core, which truncates, for float32 registers, which round. A sum that is not finite is computed again.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "conv_space.cuh"
 #include "ptx80.cuh"
 #include "split.cuh"

@@ -9,6 +9,7 @@
 // Of a matrix that is read once, a panel of a row has a scale of its own.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "gemm_prologue.cuh"
 #include "launch.cuh"
 #include "ptx90.cuh"
