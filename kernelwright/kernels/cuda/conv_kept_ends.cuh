@@ -1,6 +1,7 @@
 // kw: conv_sm90_kept::Layout
 // How a tile of conv_sm90_kept.cuh ends: sizes of its block, and results on their way to memory, by threads or by the copy
-// engine; conv_windows.cuh, conv_pieces.cuh and conv_rows.cuh have other ends.
+// engine. Other ends: where an epilogue pools windows, conv_windows.cuh; where it reduces over space, conv_pieces.cuh;
+// along the channels, conv_rows.cuh.
 #pragma once
 
 #include "conv_sm90.cuh"
@@ -268,9 +269,8 @@ template <class C> struct Leaving {
 // --- ends
 
 // kw: Stored
-// The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh; where it reduces
-// over space: conv_pieces.cuh, along the channels: conv_rows.cuh. A warp has a slab of its own, behind all that is shared;
-// teams abreast may have one.
+// The end of a lap over a tile: every result is stored. A warp has a slab of its own, behind all that is shared; teams
+// abreast may have one.
 struct Stored {
     static constexpr bool of_teams = false;
     template <class C> __host__ __device__ static constexpr int warp_bytes() {

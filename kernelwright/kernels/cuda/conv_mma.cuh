@@ -551,7 +551,7 @@ template <class C> struct Slab {
 };
 
 // kw: Stored
-// The end of a tile: every result is stored. Where an epilogue reduces: conv_rows.cuh.
+// The end of a tile: every result is stored.
 struct Stored {
     template <class C, class Epilogue> static constexpr int shared_bytes() { return C::warps * Slab<C>::bytes; }
 

@@ -35,7 +35,7 @@ template <class C> struct Sums {
     using Row = float[wide / 2];
     Row total[parts];
 
-    // Of the table: as in conv_sm90.cuh.
+    // Of the table: where a step's first 8 of k lie, and how far the second 8 are from there, for a descriptor.
     KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
     // The same of the only phase, known to the compiler: as conv_mma::offset_of, with the first input for a base.
     __host__ __device__ static constexpr int place_of(int block) {

@@ -54,8 +54,8 @@ KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f;
 // kw: packed_block
 // For every 32 of K, 32 hi halves and then 32 lo halves: one 128-byte row of a swizzled tile.
 // Inside each 16 of K the order is 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15: then the four neighbours that a thread reads
-// from A with one 16-byte load are the two pairs that wgmma wants from it. Where A is read in another way
-// (gemm_sm90_turned.cuh) k stays in order.
+// from A with one 16-byte load are the two pairs that wgmma wants from it. Where A is read in another way, k stays in
+// order.
 constexpr int packed_block = 32;
 
 // kw: k_of_position
