@@ -93,8 +93,7 @@ extern "C" int pack(
 }}
 extern "C" int pad(
     const float* a, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, float* to, cudaStream_t s) {{
-  auto pad = k == 1 ? split::pad<true> : split::pad<false>;
-  return pad(a, row, k, batch, rows, ks, batches, to, s, {{}});
+  return split::pad(a, row, k, batch, rows, ks, batches, to, s);
 }}
 extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches); }}
 extern "C" int64_t workspace_bytes(int m, int n, int batches) {{
@@ -119,8 +118,7 @@ extern "C" int pack(
 }}
 extern "C" int pad(
     const float* a, int64_t row, int64_t k, int64_t batch, int rows, int ks, int batches, float* to, cudaStream_t s) {{
-  auto pad = k == 1 ? split::pad<true> : split::pad<false>;
-  return pad(a, row, k, batch, rows, ks, batches, to, s, {{}});
+  return split::pad(a, row, k, batch, rows, ks, batches, to, s);
 }}
 extern "C" int64_t packed_bytes(int rows, int k, int batches) {{ return split::packed_bytes(rows, k, batches); }}
 extern "C" int64_t workspace_bytes(int m, int n, int batches) {{ return 0; }}

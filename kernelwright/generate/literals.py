@@ -23,7 +23,8 @@ CPP_KEYWORDS = frozenset(
 
 def names_in(text: str) -> set[str]:
     """The parts of our headers that C++ text uses: what it calls in kw, our macros, and integers of a fixed width."""
-    return {*re.findall(r"\bkw::(\w+)", text), *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", text)}
+    ours = {*re.findall(r"\bkw::(\w+)", text), *re.findall(r"\bkw::(\w+::\w+)", text)}
+    return {*ours, *re.findall(r"\b(KW_\w+|u?int\d+_t)\b", text)}
 
 
 def literal(value: bool | int | float, dtype: DType) -> str:

@@ -26,10 +26,12 @@ __all__ = [
     "round_up",
     "then",
     "w_is_packed_each_time",
+    "way_of",
 ]
 
 BUFFER_ALIGNMENT_BYTES = 256
-K_OF_PANEL = 512  # as split.cuh has it
+# As split.cuh has it: k of a panel, of a row that a warp or a block holds, and of one that several blocks share.
+K_OF_PANEL, K_OF_WARP, K_OF_BLOCK, K_OF_PART = 512, 1024, 8192, 16384
 
 # Packing by panels on an H200: 0.6 to 1.0 of a copy's rate at k = 1024 to 4096, 0.55 of it for 1 GB at k = 524288. It
 # is taken to be 1 up to here, and to fall in a straight line over the logarithm of k: nobody has measured between.
@@ -135,11 +137,21 @@ extern "C" int {name}_pack(const float* w, void* packed, cudaStream_t stream) {{
 
 
 def packer(halves: int, gemm: Gemm, panels: bool = False) -> str:
-    """The function that packs W, for its sizes alone: the others are not compiled."""
+    """The function that packs W, in the way for its sizes alone: a file has no other."""
     if panels:
-        return f"kw::split::pack_by<{halves}, kw::split::Way::by_panels>"
-    sizes = f"{gemm.w.k_pitch}, {gemm.n}, {gemm.k}, {gemm.w_batches}"
-    return f"kw::split::pack_by<{halves}, kw::split::way_of({sizes}){then(gemm.w.made_by)}>"
+        return f"kw::split::pack_by<{halves}, kw::split::ByPanels>"
+    way = way_of(gemm.w.k_pitch, gemm.n, gemm.k, gemm.w_batches)
+    return f"kw::split::pack_by<{halves}, {way}{then(gemm.w.made_by)}>"
+
+
+def way_of(k_pitch: int, rows: int, k: int, batches: int) -> str:
+    """How rows are packed, but by panels, which only some kernels can read; split::pack does it the same way."""
+    if k_pitch != 1:
+        return "kw::split::ByColumns"
+    if k <= K_OF_BLOCK:
+        return "kw::split::ByWarps" if k <= K_OF_WARP else "kw::split::ByBlocks"
+    # 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
+    return "kw::split::ByParts" if rows * batches < 1024 and k >= 2 * K_OF_PART else "kw::split::ByRows"
 
 
 def then(argument: str) -> str:
@@ -149,9 +161,10 @@ def then(argument: str) -> str:
 
 def preparation(gemm: Gemm, pack: str) -> str:
     """Statements that make `copied` of `a` and, by `pack`, `pairs` of `w` at the start of `workspace`, if needed."""
+    pad = ("pad_rows" if gemm.a.k_pitch == 1 else "pad_columns") + (f"<{gemm.a.made_by}>" if gemm.a.made_by else "")
     copying = f"""\
     float* copied = (float*)workspace;
-    cudaError_t padded = kw::split::pad<{"true" if gemm.a.k_pitch == 1 else "false"}{then(gemm.a.made_by)}>(
+    cudaError_t padded = kw::split::{pad}(
         a, {_pitches_and_sizes(gemm.a, gemm.m, gemm.k, gemm.batches)}, copied, stream{passed(gemm.a.made_by)});
     if (padded != cudaSuccess) return padded;
 """

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90
-from kernelwright.kernels.gemm_pairs import BUFFER_ALIGNMENT_BYTES, rate_of_rows, round_up
+from kernelwright.kernels.gemm_pairs import BUFFER_ALIGNMENT_BYTES, rate_of_rows, round_up, way_of
 from kernelwright.kernels.gemm_pairs import packed_bytes as packed_bytes_of
 from kernelwright.kernels.gemm_shape import Gemm, copy_us, is_as_it_lies
 from kernelwright.kernels.gemm_sm90 import arithmetic, floor_us
@@ -120,7 +120,7 @@ def workspace_bytes(config: Config, gemm: Gemm) -> int:
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream)."""
     panels, batches = is_packed_by_panels(gemm), turned(gemm).w_batches
-    way = "kw::split::Way::by_panels" if panels else f"kw::split::way_of(1, {gemm.m}, {gemm.k}, {batches})"
+    way = "kw::split::ByPanels" if panels else way_of(1, gemm.m, gemm.k, batches)
     pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
     sizes = f"{gemm.n}, {gemm.m}, {gemm.k}, {gemm.batches}, {batches}"
     types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, kw::gemm_sm90_turned::Turned"

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 
-from kernelwright.kernels.device import Part, Target, inline, join, parts, split
+from kernelwright.kernels.device import inline, parts
+from kernelwright.kernels.parts import Part, Target, join, mentions, split
 
 FOLDER = Path(__file__).parent
 SUFFIX: dict[Target, str] = {"cuda": "cuh", "cpu": "hpp"}
+INCLUDE = re.compile(r'^#include "(?:\.\./)?([\w/]+\.(?:cuh|hpp))"$', re.MULTILINE)
 
 
 def inline_with_templates(names: Iterable[str], templates: Iterable[str], target: Target) -> str:
     """The device functions that `names` and the templates need, then the parts of the templates that are used."""
-    provided = {name for part in parts(target) for name in part.provides}
-    own = [part for template in templates for part in template_parts(template, target)]
-    chosen = used_parts(own, set(names))
-    wanted = set(names).union(*(part.mentions() for part in chosen))
-    return inline(sorted(wanted & provided), target) + join(chosen)
+    named = frozenset(names)
+    chosen = used_parts([part for template in templates for part in template_parts(template, target)], named)
+    of_device = named & device_names(target)
+    of_device = of_device.union(*(mentions(part) & device_names(target, included(part.header)) for part in chosen))
+    return inline(sorted(of_device), target) + join(chosen)
+
+
+@cache
+def device_names(target: Target, headers: frozenset[str] | None = None) -> frozenset[str]:
+    """What the device headers provide: all of them, or some."""
+    return frozenset(
+        name for part in parts(target) if headers is None or part.header in headers for name in part.provides
+    )
 
 
 @cache
@@ -27,13 +38,26 @@ def template_parts(template: str, target: Target) -> tuple[Part, ...]:
     return tuple(split(header, (FOLDER / header).read_text(), target))
 
 
-def used_parts(own: Iterable[Part], names: set[str]) -> list[Part]:
-    """The parts that provide what is named, and what those mention, in their order in the file."""
-    own = list(own)
-    wanted = set(names)
-    while True:
-        chosen = [part for part in own if wanted & set(part.provides)]
-        more = wanted.union(*(part.mentions() for part in chosen))
-        if more == wanted:
-            return chosen
-        wanted = more
+def used_parts(own: Sequence[Part], named: frozenset[str]) -> list[Part]:
+    """The parts that provide what is named, and what those need, in their order in the file."""
+    pending = [part for part in own if named & part.names()]
+    chosen = set(pending)
+    while pending:
+        user = pending.pop()
+        needed = [part for part in own if part not in chosen and may_need(user, part)]
+        chosen.update(needed)
+        pending += needed
+    return [part for part in own if part in chosen]
+
+
+def may_need(user: Part, part: Part) -> bool:
+    """Whether it mentions what the part provides, of a header that its own includes: others cannot be meant."""
+    return part.header in included(user.header) and not mentions(user).isdisjoint(part.names())
+
+
+@cache
+def included(header: str) -> frozenset[str]:
+    """The header and all that it includes, whose names it can use."""
+    found = INCLUDE.findall((FOLDER / header).read_text())
+    paths = (name if "/" in name else f"{Path(header).parent}/{name}" for name in found)
+    return frozenset({header}).union(*(included(path) for path in paths))

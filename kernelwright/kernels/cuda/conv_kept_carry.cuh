@@ -2,12 +2,14 @@
 // warpgroups that only carry them.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "conv_kept_ends.cuh"
 
 namespace kw::conv_sm90_kept {
 
 // --- which tiles a block has: those of its shelf, some apart, so that neighbours are written at the same time
 
+// kw: Walk
 template <class C> struct Walk {
     using L = Layout<C>;
     static constexpr unsigned phases = C::phases / C::w_phases / C::turns / C::sets;
@@ -33,25 +35,19 @@ template <class C> struct Walk {
 
 // --- shared memory
 
+// kw: Largest
 // Magnitudes that the warps of a crew found: as bits, and without Inf and NaN.
 template <class C> struct Largest {
     uint32_t bits[Layout<C>::crew_threads / 32];
     float finite[Layout<C>::crew_threads / 32];
 };
 
+// kw: Weights
 // Weights that stay: 64 channels by 16 of k each.
 template <class C, bool = Layout<C>::streams> struct Weights {
     uint4 kept[C::abreast][C::kept][128];  // [team][phase][chunk][step][hi, lo]
 };
-// Weights that stream (conv_kept_stream.cuh): a place of their ring has those of one tap in a chunk, of all teams.
-template <class C> struct Weights<C, true> {
-    static constexpr int steps = C::octets < 2 ? 1 : C::octets / 2;  // of a place; of one octet, two taps are one step
-    static constexpr int bytes = steps * C::abreast * 2048;
-    alignas(8) uint64_t full[C::streamed];
-    uint64_t empty[C::streamed];
-    alignas(16) uint4 place[C::streamed][steps][C::abreast][128];
-};
-
+// kw: Shared
 template <class C> struct Shared {
     using S = Sizes<C>;
     int offset[C::phases][S::most_steps == 0 ? 2 : 2 * S::most_steps];  // of every 8 of k, in the region
@@ -63,15 +59,18 @@ template <class C> struct Shared {
     uint4 region[Layout<C>::rings][C::stages][S::halves][S::units + C::behind];
 };
 
+// kw: first_kept
 // Where a phase's weights begin among those that are kept.
 template <class C> KW_DEVICE int first_kept(const Problem<C>& problem, const Phase& phase) {
     const int64_t first = C::sets == 1 ? 0 : problem.phases[Walk<C>::first_phase()].fragment;
     return (int)((phase.fragment - first) / (C::groups * Sizes<C>::fragments_m));
 }
+// kw: steps_in
 template <class C> KW_DEVICE int steps_in(const Phase& phase) {
     return C::phases == 1 ? Sizes<C>::most_steps : conv_mma::steps_of<C>(conv_mma::taps_of<C>(phase));
 }
 
+// kw: keep_weights
 // From the order in which lanes hold them to wgmma's: 8 channels by 8 of k lie together, then those of the next channels.
 template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared<C>& shared) {
     using S = Sizes<C>;
@@ -93,6 +92,7 @@ template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared
     conv_sm90::fence_for_tensor_cores();
 }
 
+// kw: Cursor
 struct Cursor {
     int stage = 0;
     uint32_t phase = 0;  // of the stage's barriers
@@ -104,6 +104,7 @@ struct Cursor {
 
 // --- those who carry
 
+// kw: Crew
 template <class C> struct Crew {
     static constexpr int threads = Layout<C>::crew_threads;
     KW_DEVICE static int number() { return ((int)threadIdx.x - C::teams * 128) / threads; }
@@ -111,6 +112,7 @@ template <class C> struct Crew {
     KW_DEVICE static void sync() { ptx90::named_sync(1 + number(), threads); }
 };
 
+// kw: largest_of_crew
 // What the crew has the most of; nobody else may be between this and the next but one, which has the same memory.
 template <class C> KW_DEVICE uint32_t largest_of_crew(Largest<C>& shared, uint32_t bits) {
     bits = __reduce_max_sync(~0u, bits);
@@ -121,6 +123,7 @@ template <class C> KW_DEVICE uint32_t largest_of_crew(Largest<C>& shared, uint32
     return bits;
 }
 
+// kw: Corner
 // Whether h and w of an input, both in one register, lie inside: two additions for both. Each has 16 bits and is 2^14 too
 // large, so that bit 14 of it tells whether it is 0 or more, and bit 14 of what it lacks to the last whether it is inside.
 template <class C> struct Corner {
@@ -132,6 +135,7 @@ template <class C> struct Corner {
     KW_DEVICE static bool is_inside(uint32_t at) { return (at & (last - at) & signs) == signs; }
 };
 
+// kw: Spot
 // An octet of a region: how far from the tile's first input it lies, and where.
 template <class C> struct Spot {
     using S = Sizes<C>;
@@ -149,6 +153,7 @@ template <class C> struct Spot {
     }
 };
 
+// kw: Spots
 // The octets that a thread carries, the same of every tile.
 template <class C> struct Spots {
     using S = Sizes<C>;
@@ -173,6 +178,7 @@ template <class C> struct Spots {
     }
 };
 
+// kw: Source
 // Where the inputs of a tile begin: its first one lies at `x`; `step`: from a tap that shares an octet to the next.
 template <class C> struct Source {
     using S = Sizes<C>;
@@ -208,6 +214,7 @@ template <class C> struct Source {
     }
 };
 
+// kw: Carrier
 template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
     using S = Sizes<C>;
     using Base = conv_mma::Carrier<C, Crew<C>>;
@@ -246,6 +253,7 @@ template <class C> struct Carrier : conv_mma::Carrier<C, Crew<C>> {
     }
 };
 
+// kw: Course
 // The chunks of a crew's tiles, one after the other.
 template <class C> struct Course {
     const Problem<C>& problem;
@@ -278,6 +286,7 @@ template <class C> struct Course {
     }
 };
 
+// kw: Delivery
 // Tiles go to the teams in turn, each to the team's own ring; all rings of a crew are equally far.
 template <class C> struct Delivery {
     Cursor at, round;
@@ -303,6 +312,7 @@ template <class C> struct Delivery {
     }
 };
 
+// kw: carry
 template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& shared) {
     Course<C> course(problem);
     const Spots<C> spots;
@@ -331,5 +341,35 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
         }
     }
 }
+
+// --- what a block does for those who multiply, and what a team of them multiplies by; weights that stream have their own
+
+// kw: Supply
+template <class C, bool = Layout<C>::streams> struct Supply {
+    KW_DEVICE static void begin(const Problem<C>& problem, Shared<C>& shared) { keep_weights(problem, shared); }
+    KW_DEVICE static void carry(const Problem<C>& problem, Shared<C>& shared) {
+        conv_sm90_kept::carry<C>(problem, shared);
+    }
+};
+
+// kw: Sums
+template <class C> struct Sums;
+
+// kw: Given
+// What a team multiplies by: weights that stay, chunk by chunk.
+template <class C, bool = Layout<C>::streams> struct Given {
+    uint32_t first, of_phase[C::w_phases];  // of the next chunk, for descriptors
+
+    KW_DEVICE Given(const Shared<C>& shared, int team)
+        : first((ptx90::shared_address(shared.weights.kept[team]) >> 4) + Sums<C>::next_sixteen) {}
+    KW_DEVICE void begin(const Problem<C>& problem, int p, const Phase& phase) {
+        of_phase[p] = first + first_kept<C>(problem, phase) * 128;
+    }
+    KW_DEVICE void add_to(Sums<C>& sums, int p, uint32_t region, const int* offset, int steps, bool follows) {
+        sums.add(region, offset, of_phase[p], steps, follows);
+        of_phase[p] += steps * Sizes<C>::halves * 128;
+    }
+    KW_DEVICE void end_chunk() {}
+};
 
 }  // namespace kw::conv_sm90_kept

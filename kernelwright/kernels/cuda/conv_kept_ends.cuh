@@ -1,11 +1,14 @@
+// kw: conv_sm90_kept::Layout
 // How a tile of conv_sm90_kept.cuh ends: sizes of its block, and results on their way to memory, by threads or by the copy
-// engine; conv_windows.cuh, conv_pieces.cuh and conv_rows.cuh have other ends.
+// engine. Other ends: where an epilogue pools windows, conv_windows.cuh; where it reduces over space, conv_pieces.cuh;
+// along the channels, conv_rows.cuh.
 #pragma once
 
 #include "conv_sm90.cuh"
 
 namespace kw::conv_sm90_kept {
 
+// kw: Phase Place ceil_div OfWarp Problem Run Sizes Tile Work
 using conv::Phase;
 using conv::Place;
 using conv_mma::ceil_div;
@@ -16,6 +19,7 @@ using conv_mma::Sizes;
 using conv_mma::Tile;
 using conv_mma::Work;
 
+// kw: Layout
 // Sizes beside those of conv_mma.cuh, whose block is here one warpgroup with its tile.
 template <class C> struct Layout {
     using S = Sizes<C>;
@@ -67,6 +71,7 @@ template <class C> struct Layout {
 
 // --- results on their way to memory: 8 channels of a row at a time, or of all rows where those are one run
 
+// kw: Leaving
 template <class C> struct Leaving {
     static constexpr int P = C::w_phases, rows = C::lap_rows;
     static constexpr bool one_run = C::run_vector > 0;  // rows of a tile follow each other in memory
@@ -272,9 +277,9 @@ template <class C> struct Leaving {
 
 // --- ends
 
-// The end of a lap over a tile: every result is stored. Where an epilogue pools windows: conv_windows.cuh; where it reduces
-// over space: conv_pieces.cuh, along the channels: conv_rows.cuh. A warp has a slab of its own, behind all that is shared;
-// teams abreast may have one.
+// kw: Stored
+// The end of a lap over a tile: every result is stored. A warp has a slab of its own, behind all that is shared; teams
+// abreast may have one.
 struct Stored {
     static constexpr bool of_teams = false;
     template <class C> __host__ __device__ static constexpr int warp_bytes() {
@@ -291,6 +296,7 @@ struct Stored {
     template <class C, class Epilogue> KW_DEVICE static void skip_of_warp(const typename Epilogue::Args&, const Work&) {}
 };
 
+// kw: Abreast
 // Teams that have the same tile, all channels of it.
 template <class C> struct Abreast {
     static constexpr int threads = 128 * C::abreast, warps_m = 4 * C::abreast, outputs = 64 * C::abreast;
@@ -374,6 +380,7 @@ template <class C> struct Abreast {
     }
 };
 
+// kw: end_bytes
 // Of shared memory, for the ends of tiles: of teams abreast.
 template <class C, class Epilogue, class End> __host__ __device__ constexpr int end_bytes() {
     if constexpr (End::of_teams) {

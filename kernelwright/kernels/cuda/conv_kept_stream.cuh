@@ -1,3 +1,4 @@
+// kw: conv_sm90_kept::pack
 // Weights of conv_sm90_kept.cuh that have no room in shared memory stream through a ring of places there, and inputs of
 // which registers hold only a piece of a chunk at once are carried piece by piece.
 //
@@ -9,9 +10,12 @@
 
 namespace kw::conv_sm90_kept {
 
+// What a streamed convolution has in place of another's is named after `pack`, which no other calls.
+
 // --- packed weights, in the order in which they stream: [phase][shelf][chunk][step][team], each 64 channels by 16 of k
 // as wgmma wants them: 8 channels by 8 of k lie together, then those of the next channels
 
+// kw: ByPlaces
 template <class C> struct ByPlaces {
     static constexpr int low = 0;  // one product: what rounding leaves is not kept
     KW_DEVICE static int64_t place(const Phase& phase, int group, int row, int steps, int chunk, int step, int k) {
@@ -23,8 +27,19 @@ template <class C> struct ByPlaces {
     }
 };
 
+// kw: pack
+// A place of their ring has those of one tap in a chunk, of all teams.
+template <class C> struct Weights<C, true> {
+    static constexpr int steps = C::octets < 2 ? 1 : C::octets / 2;  // of a place; of one octet, two taps are one step
+    static constexpr int bytes = steps * C::abreast * 2048;
+    alignas(8) uint64_t full[C::streamed];
+    uint64_t empty[C::streamed];
+    alignas(16) uint4 place[C::streamed][steps][C::abreast][128];
+};
+
 // --- the warp that asks for them: one lane of it
 
+// kw: stream_weights
 template <class C> KW_DEVICE void stream_weights(const Problem<C>& problem, Shared<C>& shared) {
     using S = Sizes<C>;
     using L = Layout<C>;
@@ -54,6 +69,7 @@ template <class C> KW_DEVICE void stream_weights(const Problem<C>& problem, Shar
 
 // --- inputs, piece by piece
 
+// kw: Piece
 // Some octets of a chunk in registers.
 template <class C> struct Piece {
     using S = Sizes<C>;
@@ -106,6 +122,7 @@ template <class C> struct Piece {
     }
 };
 
+// kw: PiecesInTurn
 // The scale of a chunk must be known before all of it has been seen: it is what the first piece wants, with room for
 // numbers 8 times as large. Larger ones, and those that are not finite, have the chunk carried once more.
 template <class C> struct PiecesInTurn {
@@ -165,6 +182,7 @@ template <class C> struct PiecesInTurn {
     }
 };
 
+// kw: carry_in_pieces
 // One piece is on its way while another one is delivered.
 template <class C> KW_DEVICE void carry_in_pieces(const Problem<C>& problem, Shared<C>& shared) {
     Course<C> course(problem);
@@ -192,6 +210,7 @@ template <class C> KW_DEVICE void carry_in_pieces(const Problem<C>& problem, Sha
 
 // --- once for a block
 
+// kw: begin_streams
 template <class C> KW_DEVICE void begin_streams(Shared<C>& shared) {
     if (threadIdx.x < C::streamed) {
         ptx90::barrier_init(ptx90::shared_address(&shared.weights.full[threadIdx.x]), 1);
@@ -204,7 +223,71 @@ template <class C> KW_DEVICE void begin_streams(Shared<C>& shared) {
     conv_sm90::fence_for_tensor_cores();
 }
 
+// kw: pack
+template <class C> struct Supply<C, true> {
+    KW_DEVICE static void begin(const Problem<C>&, Shared<C>& shared) { begin_streams(shared); }
+    KW_DEVICE static void carry(const Problem<C>& problem, Shared<C>& shared) {
+        if (threadIdx.x >= Layout<C>::threads - 32) stream_weights<C>(problem, shared);
+        else carry_in_pieces<C>(problem, shared);
+    }
+};
+
+// --- a team's way through the ring
+
+// kw: pack
+template <class C> struct Given<C, true> {
+    Weights<C>& ring;
+    int team;
+    Cursor at;
+    int before = -1;  // the place that is still read
+
+    KW_DEVICE Given(Shared<C>& shared, int number) : ring(shared.weights), team(number) {}
+    KW_DEVICE void begin(const Problem<C>&, int, const Phase&) {}
+    // One chunk. Of a tap, wait for its place, and leave the one before, whose products are done.
+    KW_DEVICE void add_to(Sums<C>& sums, int, uint32_t region, const int* offset, int steps, bool follows) {
+        constexpr int at_once = Weights<C>::steps;
+        auto add_tap = [&](int i, bool keep) {
+            const uint32_t first = region + offset[2 * i], of_tap = next();
+            ptx90::wgmma_fence();
+#pragma unroll
+            for (int j = 0; j < at_once; j++)
+                Sums<C>::multiply(sums.total, first + j * 2 * Sizes<C>::pixels, of_tap + j * (128 * C::abreast),
+                                  keep || j > 0);
+            ptx90::wgmma_commit();
+            ptx90::wgmma_wait<1>();
+            leave_before();
+        };
+        if (C::least_taps == 0 && steps == 0) {
+            if (!follows) sums.clear();
+            return;
+        }
+        add_tap(0, follows);
+#pragma unroll 1
+        for (int i = at_once; i < steps; i += at_once) add_tap(i, true);
+    }
+    // Where the next place begins, for a descriptor, once it is full.
+    KW_DEVICE uint32_t next() const {
+        ptx90::barrier_wait(ptx90::shared_address(&ring.full[at.stage]), at.phase);
+        return (ptx90::shared_address(ring.place[at.stage][0][team]) >> 4) + Sums<C>::next_sixteen;
+    }
+    // All products but those of the newest place are done.
+    KW_DEVICE void leave_before() {
+        leave();
+        before = at.stage;
+        at.template advance<C::streamed>();
+    }
+    KW_DEVICE void end_chunk() {
+        leave();
+        before = -1;
+    }
+    KW_DEVICE void leave() const {
+        __syncwarp();
+        if (before >= 0 && threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&ring.empty[before]));
+    }
+};
+
 #ifndef __CUDACC_RTC__
+// kw: pack
 template <class C> cudaError_t pack(const Problem<C>& problem, cudaStream_t stream) {
     return conv_mma::pack<C, ByPlaces<C>>(problem, stream);
 }

@@ -1,3 +1,4 @@
+// kw: conv_mma::Sizes
 // Y = Epilogue(convolution of X) on the tensor cores by mma.sync: any stride, dilation, padding and groups, one to three
 // axes of space, transposed by phases; sm_80 and later.
 //
@@ -11,16 +12,19 @@
 // the tensor core, which truncates, for float32 registers, which round. A sum that is not finite is computed again.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "conv_space.cuh"
 #include "ptx80.cuh"
 #include "split.cuh"
 
 namespace kw::conv_mma {
 
+// kw: Axis Phase Place
 using conv::Axis;
 using conv::Phase;
 using conv::Place;
 
+// kw: DefaultConfig
 // A build fixes these; the generated file writes such a struct. Axes of space are d, h, w; pitches are in elements.
 struct DefaultConfig {
     using Type = float;
@@ -49,8 +53,10 @@ struct DefaultConfig {
                              w_h_pitch = 3, w_w_pitch = 1;
 };
 
+// kw: ceil_div
 __host__ __device__ constexpr int ceil_div(int value, int divisor) { return (value + divisor - 1) / divisor; }
 
+// kw: Sizes
 // Sizes that follow from a Config.
 template <class C> struct Sizes {
     static constexpr int threads = C::warps * 32, warps_n = C::warps / C::warps_m;
@@ -75,16 +81,19 @@ template <class C> struct Sizes {
                   "vectors begin at whole vectors of a row");
 };
 
+// kw: taps_of
 // Taps of a phase, those that share an octet counted as one.
 template <class C> KW_DEVICE int taps_of(const Phase& phase) {
     return phase.axis[0].taps * phase.axis[1].taps * ceil_div(phase.axis[2].taps, C::fold);
 }
 
+// kw: steps_of
 // Steps of 16 of k in a chunk of channels.
 template <class C> __host__ __device__ constexpr int steps_of(int taps) {
     return ceil_div(ceil_div(C::octets * taps, 2), C::group) * C::group;
 }
 
+// kw: Problem
 template <class C> struct Problem {
     const typename C::Type *x, *weight;
     const uint4* fragments;  // [phase][group][16 channels][chunk][step][hi, lo][lane]
@@ -93,6 +102,7 @@ template <class C> struct Problem {
     Phase phases[C::phases];
 };
 
+// kw: Shared
 template <class C> struct Shared {
     using S = Sizes<C>;
     int from[C::fold][S::pixels];                         // where a pixel of the region lies in X; -1: nowhere
@@ -103,11 +113,13 @@ template <class C> struct Shared {
 
 // --- which outputs a tile has. Phases and channels of one place run together, so that they find X in L2.
 
+// kw: Work
 struct Work {
     int phase, group, first_output;  // phase: the first of `w_phases`
     Place first;
 };
 
+// kw: work_of
 template <class C> KW_DEVICE Work work_of(unsigned index) {
     auto take = [&](int count) {
         const int digit = index % (unsigned)count;
@@ -125,11 +137,13 @@ template <class C> KW_DEVICE Work work_of(unsigned index) {
     return work;
 }
 
+// kw: tiles_of
 template <class C> __host__ __device__ constexpr int64_t tiles_of() {
     return (int64_t)(C::phases / C::w_phases) * Sizes<C>::tiles_m * C::groups * ceil_div(C::most_w, C::tile_w) *
            ceil_div(C::most_h, C::tile_h) * ceil_div(C::most_d, C::tile_d) * ceil_div(C::images, C::tile_b);
 }
 
+// kw: in_tile
 // Column n of a block's product as a place in its tile. Unsigned: to divide those takes fewer instructions.
 template <class C> KW_DEVICE Place in_tile(unsigned n) {
     constexpr unsigned w = C::tile_w, h = C::tile_h, d = C::tile_d;
@@ -138,6 +152,7 @@ template <class C> KW_DEVICE Place in_tile(unsigned n) {
 
 // --- tables, once for a tile
 
+// kw: All
 // Those who carry inputs together: here, all threads of a block.
 template <class C> struct All {
     static constexpr int threads = Sizes<C>::threads;
@@ -145,6 +160,7 @@ template <class C> struct All {
     KW_DEVICE static void sync() { __syncthreads(); }
 };
 
+// kw: fill_from
 template <class C, class Team>
 KW_DEVICE void fill_from(int (&from)[C::fold][Sizes<C>::pixels], const Phase& phase, const Work& work) {
     using S = Sizes<C>;
@@ -167,6 +183,7 @@ KW_DEVICE void fill_from(int (&from)[C::fold][Sizes<C>::pixels], const Phase& ph
     }
 }
 
+// kw: fill_offsets
 // Of `phases` that follow each other, from `offsets` on.
 template <class C, class Sums> KW_DEVICE void fill_offsets(int* to, const int* offsets, int phases) {
     for (int i = threadIdx.x; i < phases * 2 * Sizes<C>::most_steps; i += blockDim.x)
@@ -175,6 +192,7 @@ template <class C, class Sums> KW_DEVICE void fill_offsets(int* to, const int* o
 
 // --- X on its way from memory to shared memory: a thread carries octets of pixels
 
+// kw: Carrier
 template <class C, class Team = All<C>> struct Carrier {
     using S = Sizes<C>;
     static constexpr int rounds = ceil_div(S::units, Team::threads);
@@ -238,6 +256,7 @@ template <class C, class Team = All<C>> struct Carrier {
 
 // --- products of one warp
 
+// kw: Part
 // What a warp multiplies: rows and columns of its part of the block's product, and where its weights lie.
 template <class C> struct Part {
     int first_output, first_column;  // of this lane, in the layout of mma's D: rows lane / 4, columns 2 (lane % 4)
@@ -260,12 +279,14 @@ template <class C> struct Part {
     }
 };
 
+// kw: region_place
 // Where column n of a block's product begins in the region; columns beyond the tile read what the first one does.
 template <class C> KW_DEVICE int region_place(int n) {
     const Place at = in_tile<C>(n < Sizes<C>::tile ? n : 0);
     return ((at.image * C::region_d + at.d * C::stride_d) * C::region_h + at.h * C::stride_h) * Sizes<C>::row + at.w;
 }
 
+// kw: Sums
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int M = S::warp_m / 16, N = S::warp_n / 8;
@@ -360,17 +381,20 @@ template <class C> struct Sums {
 
 // --- results
 
+// kw: place_of
 // Where the thread's columns 8 n + i lie. Pairs of neighbours are inside or outside together where vector is 2.
 template <class C> KW_DEVICE Place place_of(const Work& work, int column) {
     const Place at = in_tile<C>(column);
     return {at.image < C::tile_b ? work.first.image + at.image : C::images, work.first.d + at.d, work.first.h + at.h,
             work.first.w + at.w};
 }
+// kw: is_inside
 template <class C> KW_DEVICE bool is_inside(const Phase& phase, const Place& at) {
     return at.image < C::images && at.d < phase.axis[0].count && at.h < phase.axis[1].count &&
            at.w < phase.axis[2].count;
 }
 
+// kw: finish_plainly
 // All of the thread's results in plain float32.
 template <class C, class Epilogue, int M, int N>
 KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue::Args& args, const Work& work,
@@ -386,6 +410,7 @@ KW_DEVICE void finish_plainly(const Problem<C>& problem, const typename Epilogue
     }
 }
 
+// kw: scales_back
 // What undoes the scales of the thread's channels. False if they have left float32's range, or a weight is not finite.
 template <class C, int M>
 KW_DEVICE bool scales_back(float (&inverse)[M], const Problem<C>& problem, const Work& work, const Part<C>& part,
@@ -400,6 +425,7 @@ KW_DEVICE bool scales_back(float (&inverse)[M], const Problem<C>& problem, const
     }
     return inside;
 }
+// kw: all_finite
 // Inf * 0 and NaN * 0 are NaN.
 template <class Sums, int P> KW_DEVICE bool all_finite(const Sums (&sums)[P]) {
     float zero = 0.f;
@@ -411,6 +437,7 @@ template <class Sums, int P> KW_DEVICE bool all_finite(const Sums (&sums)[P]) {
             for (int m = 0; m < Sums::M * 4; m++) zero = fmaf(sums[p].at(m / 4, n, m % 4), 0.f, zero);
     return zero == 0.f;
 }
+// kw: find_inverses
 // Both: false if a sum is Inf or NaN, or the scales have left float32's range.
 template <class C, class Sums>
 KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& problem, const Work& work,
@@ -418,6 +445,7 @@ KW_DEVICE bool find_inverses(float (&inverse)[Sums::M * 2], const Problem<C>& pr
     return scales_back(inverse, problem, work, part, inverse_x) & all_finite(sums);
 }
 
+// kw: scale_places
 // Two places that a lane has of a channel, in all phases that are together: neighbours of the result, scaled back.
 template <class Sums, int P>
 KW_DEVICE void scale_places(float (&v)[2 * P], const Sums (&sums)[P], int m, int n, int half, float inverse) {
@@ -425,6 +453,7 @@ KW_DEVICE void scale_places(float (&v)[2 * P], const Sums (&sums)[P], int m, int
     for (int j = 0; j < 2 * P; j++) v[j] = sums[j % P].at(m, n, half * 2 + j / P) * inverse;
 }
 
+// kw: OfWarp
 // What a warp of a warpgroup, which has 64 channels, knows as a tile ends: its first of 16 channels, its part of the
 // sums, from a column of the tile on, and what undoes their scales. Finite inputs and weights, of at most 2^15 each, have
 // finite sums: only where not all inputs are, sums are looked at.
@@ -448,10 +477,12 @@ template <class C> struct OfWarp {
     }
 };
 
+// kw: Run
 // A row of a tile whose phases of w are all together: where its results begin, and how many of them are inside.
 struct Run {
     int d, h, w, count;
 };
+// kw: run_of
 template <class C> KW_DEVICE Run run_of(const Phase& phase, const Work& work, int row) {
     constexpr int P = C::w_phases, results = C::tile_w * P;
     const Place at = place_of<C>(work, row * C::tile_w);
@@ -460,6 +491,7 @@ template <class C> KW_DEVICE Run run_of(const Phase& phase, const Work& work, in
             !is_inside<C>(phase, at) ? 0 : left < results ? left : results};
 }
 
+// kw: Slab
 // Results on their way to memory. A warp holds them as pieces of 2 columns by 8 channels, and memory wants long runs of one
 // channel. So 16 channels of some columns at a time go through a part of shared memory that is the warp's own; then a
 // lane has one column, or `vector` neighbours, of one channel after the other.
@@ -517,11 +549,13 @@ template <class C> struct Slab {
     }
 };
 
+// kw: forget
 // A number that the compiler must think may have changed: what follows from it is found again in each turn of a loop, for to
 // keep all of it takes more registers than there are.
 KW_DEVICE void forget(int& value) { asm volatile("" : "+r"(value)); }
 
-// The end of a tile: every result is stored. Where an epilogue reduces: conv_rows.cuh.
+// kw: Stored
+// The end of a tile: every result is stored.
 struct Stored {
     template <class C, class Epilogue> static constexpr int shared_bytes() { return C::warps * Slab<C>::bytes; }
 
@@ -558,6 +592,7 @@ struct Stored {
 
 // --- a block
 
+// kw: followed
 // Larger values than before: the sums so far follow them. Smaller ones do not matter beside what is there.
 template <class C, class Sums> KW_DEVICE uint32_t followed(Sums (&sums)[C::w_phases], uint32_t scale, uint32_t wanted) {
     if (wanted >= scale) return scale;
@@ -566,6 +601,7 @@ template <class C, class Sums> KW_DEVICE uint32_t followed(Sums (&sums)[C::w_pha
     return wanted;
 }
 
+// kw: multiply
 // Chunk by chunk; the first one has been asked for. The scale of the inputs comes back, as the sums have it.
 template <class C, class Sums>
 KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C::w_phases], Carrier<C>& carrier,
@@ -594,6 +630,7 @@ KW_DEVICE uint32_t multiply(const typename C::Type* x, const Part<C> (&parts)[C:
     return scale;
 }
 
+// kw: Tile
 // A tile: what it has, and where its inputs begin.
 template <class C> struct Tile {
     Work work;
@@ -641,6 +678,7 @@ template <class C> struct Tile {
     }
 };
 
+// kw: convolve_ahead
 // A block takes tile after tile. The first inputs of the next one are on their way while the results of this one leave:
 // one turn of the loop asks for a tile, ends the one before it, and multiplies.
 template <class C, class Epilogue, class Sums, class End>
@@ -666,6 +704,7 @@ KW_DEVICE void convolve_ahead(const Problem<C>& problem, const typename Epilogue
     }
 }
 
+// kw: convolve_in_turns
 // A tile with all phases, one pair or row of them after the other: its inputs, all channels of them, are carried once. What
 // its ends need of shared memory lies behind them.
 template <class C, class Epilogue, class Sums, class End>
@@ -702,6 +741,7 @@ KW_DEVICE void convolve_in_turns(const Problem<C>& problem, const typename Epilo
     }
 }
 
+// kw: convolve
 // `Sums` multiplies: on mma.sync the one above, on wgmma that of conv_sm90.cuh. `End` takes what it leaves.
 template <class C, class Epilogue, class Sums, class End>
 KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
@@ -724,6 +764,7 @@ KW_DEVICE void convolve(const Problem<C>& problem, const typename Epilogue::Args
     }
 }
 
+// kw: convolve_kernel
 template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
@@ -733,6 +774,7 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
 
 // --- weights: a block for each output channel finds its scale and writes its part of every fragment
 
+// kw: offset_of
 // Where every 8 of k of a phase lie in a block's region, counted from the first input that its outputs read. What is
 // beyond the last tap has no weight, and lies where the last one does.
 template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
@@ -749,6 +791,7 @@ template <class C> KW_DEVICE int offset_of(const Phase& phase, int block) {
     return block % C::octets * S::pixels + (d * C::region_h + h) * S::row + w % C::stride_w * S::alike + w / C::stride_w;
 }
 
+// kw: ByLanes
 // Where two neighbours along k of an output channel lie among packed weights, in pairs of halves: as the lanes of a warp
 // hold them. In mma's A a lane has rows lane / 4 and 8 below, k 2 (lane % 4) and 8 further.
 template <class C> struct ByLanes {
@@ -762,6 +805,7 @@ template <class C> struct ByLanes {
     }
 };
 
+// kw: pack_kernel
 template <class C, class Order>
 static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant__ Problem<C> problem, uint32_t* pairs,
                                                           float* inverse, int* offsets) {
@@ -828,6 +872,7 @@ static __global__ void __launch_bounds__(256) pack_kernel(const __grid_constant_
 }
 
 #ifndef __CUDACC_RTC__
+// kw: pack
 // `packed` has the fragments of all phases, then the inverse scales.
 template <class C, class Order = ByLanes<C>> cudaError_t pack(const Problem<C>& problem, cudaStream_t stream) {
     pack_kernel<C, Order><<<C::groups * Sizes<C>::fragments_m * 16, 256, 0, stream>>>(
@@ -835,6 +880,7 @@ template <class C, class Order = ByLanes<C>> cudaError_t pack(const Problem<C>& 
     return cudaGetLastError();
 }
 
+// kw: block_bytes
 // Of a block: tables and inputs, and when those are no longer needed, what the end of the tile wants.
 template <class C, class Epilogue, class End> constexpr int block_bytes() {
     constexpr int inputs = (int)sizeof(Shared<C>::region), end = End::template shared_bytes<C, Epilogue>();
@@ -842,6 +888,7 @@ template <class C, class Epilogue, class End> constexpr int block_bytes() {
     return (int)sizeof(Shared<C>) - inputs + (inputs > end ? inputs : end);
 }
 
+// kw: blocks_of
 // One for each tile; or as many as run at once, each of which takes several.
 template <class C> cudaError_t blocks_of(unsigned* blocks) {
     *blocks = (unsigned)(tiles_of<C>() / C::turns);
@@ -852,6 +899,7 @@ template <class C> cudaError_t blocks_of(unsigned* blocks) {
     return status;
 }
 
+// kw: enqueue
 // Enqueues a kernel over all tiles; allocates nothing and waits for nothing.
 template <class C, class Args>
 cudaError_t enqueue(void (*kernel)(Problem<C>, Args), int threads, int bytes, const Problem<C>& problem, const Args& args,
@@ -864,6 +912,7 @@ cudaError_t enqueue(void (*kernel)(Problem<C>, Args), int threads, int bytes, co
     return cudaGetLastError();
 }
 
+// kw: launch
 template <class C, class Epilogue, class End = Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {
     constexpr int bytes = block_bytes<C, Epilogue, End>();

@@ -1,3 +1,4 @@
+// kw: conv_sm90::launch
 // conv_mma.cuh on Hopper's own tensor-core instruction: the same tiles, packed weights and results, twice the rate.
 //
 // wgmma reads pixels straight from shared memory. Without swizzle, 8 rows of 16 bytes that lie together are what it takes
@@ -10,14 +11,17 @@
 
 namespace kw::conv_sm90 {
 
+// kw: Part Problem Shared Sizes
 using conv_mma::Part;
 using conv_mma::Problem;
 using conv_mma::Shared;
 using conv_mma::Sizes;
 
+// kw: fence_for_tensor_cores
 // What ordinary stores wrote to shared memory becomes visible to the tensor cores.
 KW_DEVICE void fence_for_tensor_cores() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+// kw: load_fragment
 // Sixteen bytes, where the compiler finds them: before the wait that they should travel through.
 KW_DEVICE void load_fragment(uint32_t (&to)[4], const uint4* from) {
     asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -26,6 +30,7 @@ KW_DEVICE void load_fragment(uint32_t (&to)[4], const uint4* from) {
                  : "memory");
 }
 
+// kw: Sums
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int wgmma_n = S::warp_n < 128 ? S::warp_n : 128, blocks = S::warp_n / wgmma_n;
@@ -138,6 +143,7 @@ template <class C> struct Sums {
     }
 };
 
+// kw: convolve_kernel
 template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
@@ -146,6 +152,7 @@ __global__ void __launch_bounds__(Sizes<C>::threads, C::blocks_at_once)
 }
 
 #ifndef __CUDACC_RTC__
+// kw: launch
 // Weights are packed by conv_mma::pack.
 template <class C, class Epilogue, class End = conv_mma::Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {

@@ -1,3 +1,4 @@
+// kw: conv_sm90_kept::launch
 // conv_sm90.cuh with weights that stay: a block keeps those of 64 output channels in shared memory for all its tiles;
 // or of 128, of which two warpgroups abreast have 64 each of every tile, whose inputs are then carried once.
 //
@@ -18,57 +19,7 @@ namespace kw::conv_sm90_kept {
 
 // --- those who multiply
 
-template <class C> struct Sums;
-
-// What a team multiplies by: weights that stay, chunk by chunk.
-template <class C, bool = Layout<C>::streams> struct Given {
-    uint32_t first, of_phase[C::w_phases];  // of the next chunk, for descriptors
-
-    KW_DEVICE Given(const Shared<C>& shared, int team)
-        : first((ptx90::shared_address(shared.weights.kept[team]) >> 4) + Sums<C>::next_sixteen) {}
-    KW_DEVICE void begin(const Problem<C>& problem, int p, const Phase& phase) {
-        of_phase[p] = first + first_kept<C>(problem, phase) * 128;
-    }
-    KW_DEVICE void add_to(Sums<C>& sums, int p, uint32_t region, const int* offset, int steps, bool follows) {
-        sums.add(region, offset, of_phase[p], steps, follows);
-        of_phase[p] += steps * Sizes<C>::halves * 128;
-    }
-    KW_DEVICE void end_chunk() {}
-};
-
-// Weights that stream: a team's way through their ring.
-template <class C> struct Given<C, true> {
-    Weights<C>& ring;
-    int team;
-    Cursor at;
-    int before = -1;  // the place that is still read
-
-    KW_DEVICE Given(Shared<C>& shared, int number) : ring(shared.weights), team(number) {}
-    KW_DEVICE void begin(const Problem<C>&, int, const Phase&) {}
-    KW_DEVICE void add_to(Sums<C>& sums, int, uint32_t region, const int* offset, int steps, bool follows) {
-        sums.add_streamed(region, offset, *this, steps, follows);
-    }
-    // Where the next place begins, for a descriptor, once it is full.
-    KW_DEVICE uint32_t next() const {
-        ptx90::barrier_wait(ptx90::shared_address(&ring.full[at.stage]), at.phase);
-        return (ptx90::shared_address(ring.place[at.stage][0][team]) >> 4) + Sums<C>::next_sixteen;
-    }
-    // All products but those of the newest place are done.
-    KW_DEVICE void leave_before() {
-        leave();
-        before = at.stage;
-        at.template advance<C::streamed>();
-    }
-    KW_DEVICE void end_chunk() {
-        leave();
-        before = -1;
-    }
-    KW_DEVICE void leave() const {
-        __syncwarp();
-        if (before >= 0 && threadIdx.x % 32 == 0) ptx90::barrier_arrive(ptx90::shared_address(&ring.empty[before]));
-    }
-};
-
+// kw: Sums
 template <class C> struct Sums {
     using S = Sizes<C>;
     static constexpr int rows = C::lap_rows;
@@ -84,7 +35,7 @@ template <class C> struct Sums {
     using Row = float[wide / 2];
     Row total[parts];
 
-    // Of the table: as in conv_sm90.cuh.
+    // Of the table: where a step's first 8 of k lie, and how far the second 8 are from there, for a descriptor.
     KW_DEVICE static int entry(int, int first, int second) { return first | (second - first) << 16; }
     // The same of the only phase, known to the compiler: as conv_mma::offset_of, with the first input for a base.
     __host__ __device__ static constexpr int place_of(int block) {
@@ -197,29 +148,9 @@ template <class C> struct Sums {
             }
         }
     }
-    // The same of weights that stream: of a tap, wait for its place, and leave the one before, whose products are done.
-    KW_DEVICE void add_streamed(uint32_t region, const int* offset, Given<C, true>& weights, int steps, bool follows) {
-        constexpr int at_once = Weights<C, true>::steps;
-        auto add_tap = [&](int i, bool keep) {
-            const uint32_t first = region + offset[2 * i], of_tap = weights.next();
-            ptx90::wgmma_fence();
-#pragma unroll
-            for (int j = 0; j < at_once; j++)
-                multiply(total, first + j * 2 * S::pixels, of_tap + j * (128 * C::abreast), keep || j > 0);
-            ptx90::wgmma_commit();
-            ptx90::wgmma_wait<1>();
-            weights.leave_before();
-        };
-        if (C::least_taps == 0 && steps == 0) {
-            if (!follows) clear();
-            return;
-        }
-        add_tap(0, follows);
-#pragma unroll 1
-        for (int i = at_once; i < steps; i += at_once) add_tap(i, true);
-    }
 };
 
+// kw: Lap
 // What a lap has: rows of the tile from one on, of a phase; and what is to be known of its sums.
 struct Lap {
     int phase, row;
@@ -228,6 +159,7 @@ struct Lap {
     bool are_finite = true;  // all of the inputs
 };
 
+// kw: multiply
 template <class C>
 KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at, int ring, Given<C>& weights, Lap& lap,
                         Sums<C> (&sums)[C::w_phases]) {
@@ -270,6 +202,7 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, Cursor& at
     }
 }
 
+// kw: is_outside
 // Whether nothing of a lap lies inside: phases have different numbers of places.
 template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Work& work, const Lap& lap) {
     const conv::Axis(&axes)[3] = problem.phases[lap.phase].axis;
@@ -277,6 +210,7 @@ template <class C> KW_DEVICE bool is_outside(const Problem<C>& problem, const Wo
     return at.d >= axes[0].count || at.h >= axes[1].count || at.w >= axes[2].count;
 }
 
+// kw: multiply_all
 template <class C, class Epilogue, class End>
 KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::Args& args, Shared<C>& shared) {
     using L = Layout<C>;
@@ -315,10 +249,12 @@ KW_DEVICE void multiply_all(const Problem<C>& problem, const typename Epilogue::
     if constexpr (C::sent > 0) ptx90::send_wait<0>();  // shared memory ends with the block
 }
 
+// kw: block_bytes
 template <class C, class Epilogue, class End> constexpr int block_bytes() {
     return (int)sizeof(Shared<C>) + Layout<C>::rings * end_bytes<C, Epilogue, End>();
 }
 
+// kw: convolve_kernel
 template <class C, class Epilogue, class End>
 __global__ void __launch_bounds__(Layout<C>::threads, 1)
     convolve_kernel(const __grid_constant__ Problem<C> problem, const __grid_constant__ typename Epilogue::Args args) {
@@ -326,8 +262,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     extern __shared__ uint4 dynamic[];
     Shared<C>& shared = *(Shared<C>*)dynamic;
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
-    if constexpr (L::streams) begin_streams(shared);
-    else keep_weights(problem, shared);
+    Supply<C>::begin(problem, shared);
     if (threadIdx.x < L::rings * C::stages) {
         ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), L::crew_threads);
         ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
@@ -335,9 +270,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     __syncthreads();
     if (threadIdx.x >= C::teams * 128) {
         if constexpr (L::carrier_registers < L::begin) ptx90::registers_shrink_to<L::carrier_registers>();
-        if constexpr (!L::streams) carry<C>(problem, shared);
-        else if (threadIdx.x >= L::threads - 32) stream_weights<C>(problem, shared);
-        else carry_in_pieces<C>(problem, shared);
+        Supply<C>::carry(problem, shared);
     } else {
         if constexpr (L::registers > L::begin) ptx90::registers_grow_to<L::registers>();
         multiply_all<C, Epilogue, End>(problem, args, shared);
@@ -345,6 +278,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
 }
 
 #ifndef __CUDACC_RTC__
+// kw: launch
 // Weights are packed by conv_mma::pack. As many blocks as run at once, equally many for each shelf.
 template <class C, class Epilogue, class End = Stored>
 cudaError_t launch(const Problem<C>& problem, const typename Epilogue::Args& args, cudaStream_t stream) {

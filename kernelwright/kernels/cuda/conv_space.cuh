@@ -1,3 +1,4 @@
+// kw: conv::store_in
 // What the convolution templates share: phases as the host lists them, and how sums are handed to the epilogue.
 //
 // A phase is a dense convolution; on each of its three axes of space, output q lies at y_first + q * y_step, and its tap
@@ -20,10 +21,12 @@
 
 namespace kw::conv {
 
+// kw: Axis
 struct Axis {
     int count, taps, x_base, x_first, x_step, k_first, k_step, y_first;  // x_base: where a tile's inputs begin
 };
 
+// kw: Phase
 struct Phase {
     Axis axis[3];      // depth, height, width; axes that are not there have one output and one tap
     int64_t fragment;  // where its packed weights begin, in 16 bytes of every lane of a warp
@@ -31,10 +34,12 @@ struct Phase {
     KW_DEVICE int taps() const { return axis[0].taps * axis[1].taps * axis[2].taps; }
 };
 
+// kw: Place
 struct Place {  // of an output in its phase
     int image, d, h, w;
 };
 
+// kw: store_in
 // N neighbours along w, from a place in the plane of an image and a channel on.
 template <class Config, class Epilogue, int N>
 KW_DEVICE void store_in(const typename Epilogue::Args& args, const float (&sums)[N], int64_t plane, int d, int h, int w) {
@@ -44,18 +49,21 @@ KW_DEVICE void store_in(const typename Epilogue::Args& args, const float (&sums)
         Epilogue::template store<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, w);
 }
 
+// kw: values_in
 // What becomes of them, and where the first of them lies.
 template <class Config, class Epilogue, int N>
 KW_DEVICE Vec<float, N> values_in(const typename Epilogue::Args& args, const float (&sums)[N], int64_t plane, int d, int h) {
     if constexpr (Config::flat) return Epilogue::template values<N>(args, sums, plane, 0);
     else return Epilogue::template values<N>(args, sums, (plane * Config::y_d + d) * Config::y_h + h, 0);
 }
+// kw: place_in
 template <class Config, class Epilogue>
 KW_DEVICE float* place_in(const typename Epilogue::Args& args, int64_t plane, int d, int h, int w) {
     if constexpr (Config::flat) return Epilogue::place(args, plane, (d * Config::y_h + h) * Config::y_w + w);
     else return Epilogue::place(args, (plane * Config::y_d + d) * Config::y_h + h, w);
 }
 
+// kw: store_at
 // One sum at its place in a phase.
 template <class Config, class Epilogue>
 KW_DEVICE void store_at(const typename Epilogue::Args& args, float sum, const Phase& phase, const Place& place,
@@ -67,6 +75,7 @@ KW_DEVICE void store_at(const typename Epilogue::Args& args, float sum, const Ph
                                   phase.axis[2].y_first + place.w * Config::y_step_w);
 }
 
+// kw: plain_sum
 // One sum in plain float32, straight from memory: for results that are not finite.
 template <class Config>
 __device__ __noinline__ float plain_sum(const typename Config::Type* x, const typename Config::Type* weight,

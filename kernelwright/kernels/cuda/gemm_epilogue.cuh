@@ -1,3 +1,4 @@
+// kw: gemm::Ending
 // How every matrix multiplication hands its sums to the generated epilogue.
 //
 //   struct Epilogue {
@@ -14,6 +15,7 @@
 
 namespace kw::gemm {
 
+// kw: Ending
 // What becomes of the sums that a thread has of `rows` rows of a tile. Here each is stored, and that is all; what an
 // epilogue that reduces keeps of them until the tile ends is in gemm_rows.cuh.
 template <class Epilogue, int rows, int Vector> struct Ending {
@@ -38,6 +40,7 @@ template <class Epilogue, int rows, int Vector> struct Ending {
     template <int lanes> KW_DEVICE void leave(int which, int64_t m, bool inside, int part) {}
 };
 
+// kw: take_part
 template <class End> KW_DEVICE void take_part(End& end, const float (&v)[4], int i, int which, int64_t m, int64_t n) {
     float part[End::vector];
 #pragma unroll
@@ -45,12 +48,14 @@ template <class End> KW_DEVICE void take_part(End& end, const float (&v)[4], int
     end.take(part, which, m, n + i);
 }
 
+// kw: take_four
 // Four neighbours, all inside the result.
 template <class End> KW_DEVICE void take_four(End& end, const float (&v)[4], int which, int64_t m, int64_t n) {
 #pragma unroll
     for (int i = 0; i < 4; i += End::vector) take_part(end, v, i, which, m, n);
 }
 
+// kw: take_some
 // Four neighbours at the right edge: those before `columns`, a multiple of the vector.
 template <class End>
 KW_DEVICE void take_some(End& end, const float (&v)[4], int which, int64_t m, int64_t n, int64_t columns) {
@@ -63,9 +68,11 @@ KW_DEVICE void take_some(End& end, const float (&v)[4], int which, int64_t m, in
 // Of 16 columns, lanes q and q ^ 1 trade pairs: even lanes take the left 8, odd lanes the right 8, four neighbours
 // each.
 
+// kw: first_of_four
 // Where a lane's four neighbours begin in every 16 columns.
 KW_DEVICE int first_of_four(int lane) { return (lane & 1) * 8 + (lane & 2) * 2; }
 
+// kw: trade
 // `apart`: between the lanes.
 template <int apart = 1> KW_DEVICE void trade(float (&v)[4], const float* left, const float* right, bool odd) {
 #pragma unroll

@@ -1,3 +1,4 @@
+// kw: gemm::applied
 // What is computed of a product's operand, element by element, on its way from memory to the tensor cores.
 //
 //   struct Prologue {
@@ -14,6 +15,7 @@
 
 namespace kw::gemm {
 
+// kw: AsItLies
 // The operand itself.
 struct AsItLies {
     struct Args {};
@@ -21,12 +23,14 @@ struct AsItLies {
     template <int N> KW_DEVICE static void apply(const Args&, float (&)[N], int64_t, int64_t) {}
 };
 
+// kw: applied
 template <class Prologue> KW_DEVICE float applied(const typename Prologue::Args& args, float x, int64_t row, int64_t k) {
     float one[1] = {x};
     Prologue::template apply<1>(args, one, row, k);
     return one[0];
 }
 
+// kw: apply_four
 // Four neighbours, from a multiple of 4 on; those before `k_count` are inside.
 template <class Prologue>
 KW_DEVICE void apply_four(const typename Prologue::Args& args, float (&x)[4], int64_t row, int k, int k_count) {

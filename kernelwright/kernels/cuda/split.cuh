@@ -1,23 +1,27 @@
 // Float32 as pairs of float16 under exact power-of-two scales, and the kernels that pack weights and pad activations.
-//
-//   x * scale = hi + lo,   hi = float16(x * scale),   lo = float16(x * scale - hi)
-//
-// hi alone has the 11 bits of TF32, and is what `pack<1>` writes.
-//
-// The scale brings the largest magnitude of a row to [2^14, 2^15), just under float16's largest value, so that hi + lo
-// keeps 22 to 23 bits of every element within 2^-15 of the largest and an absolute 2^-39 of the largest below that.
-// Of a matrix that is read once, a panel of a row has a scale of its own.
 #pragma once
 
+#include "../device/arithmetic.cuh"
 #include "gemm_prologue.cuh"
 #include "launch.cuh"
 #include "ptx90.cuh"
+
+// kw: __half __half2
 #include <cuda_fp16.h>
 
 namespace kw::split {
 
 // --- pairs and scales
+//
+//   x * scale = hi + lo,   hi = float16(x * scale),   lo = float16(x * scale - hi)
+//
+// hi alone has the 11 bits of TF32.
+//
+// The scale brings the largest magnitude of a row to [2^14, 2^15), just under float16's largest value, so that hi + lo
+// keeps 22 to 23 bits of every element within 2^-15 of the largest and an absolute 2^-39 of the largest below that.
+// Of a matrix that is read once, a panel of a row has a scale of its own.
 
+// kw: to_pairs
 KW_DEVICE void to_pairs(float x, float y, uint32_t& hi, uint32_t& lo) {
     const __half2 high = __floats2half2_rn(x, y);
     const float2 kept = __half22float2(high);
@@ -26,32 +30,47 @@ KW_DEVICE void to_pairs(float x, float y, uint32_t& hi, uint32_t& lo) {
     lo = *reinterpret_cast<const uint32_t*>(&low);
 }
 
-constexpr uint32_t exponent_one = 1u << 23, exponent_mask = 255u << 23;
+// kw: exponent_one
+constexpr uint32_t exponent_one = 1u << 23;
+// kw: exponent_mask
+constexpr uint32_t exponent_mask = 255u << 23;
 
+// kw: scale_bits
 // 2^s as float bits, with `largest` * 2^s in [2^14, 2^15); at most 2^126, so that its inverse is a normal number.
 // Branch-free: biased exponents of a number and its scale add up to 127 + 127 + 14. Inf and NaN stay what they are.
 KW_DEVICE uint32_t scale_bits(float largest) {
     return min(268 * exponent_one - (__float_as_uint(largest) & exponent_mask), 253 * exponent_one);
 }
+// kw: scale_of
 KW_DEVICE float scale_of(uint32_t bits) { return __uint_as_float(bits); }
+// kw: inverse_of
 KW_DEVICE float inverse_of(uint32_t bits) { return __uint_as_float(254 * exponent_one - bits); }
 
-// --- packed weights: for every 32 of K, 32 hi halves and then 32 lo halves: one 128-byte row of a swizzled tile.
-// Inside each 16 of K the order is 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15: then the four neighbours that a thread reads
-// from A with one 16-byte load are the two pairs that wgmma wants from it. Where A is read in another way
-// (gemm_sm90_turned.cuh) k stays in order.
+// kw: finite_magnitude
+KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
 
+// --- packed weights
+
+// kw: packed_block
+// For every 32 of K, 32 hi halves and then 32 lo halves: one 128-byte row of a swizzled tile.
+// Inside each 16 of K the order is 0 1 4 5 8 9 12 13 2 3 6 7 10 11 14 15: then the four neighbours that a thread reads
+// from A with one 16-byte load are the two pairs that wgmma wants from it. Where A is read in another way, k stays in
+// order.
 constexpr int packed_block = 32;
 
+// kw: k_of_position
 KW_DEVICE int k_of_position(int position) {
     const int i = position & 15;
     return (position & ~15) + (i < 8 ? 4 * (i >> 1) + (i & 1) : 4 * ((i - 8) >> 1) + 2 + (i & 1));
 }
 
+// kw: k_of_panel
 constexpr int k_of_panel = 512;
 
+// kw: panels_of
 __host__ __device__ inline int panels_of(int k) { return (k + k_of_panel - 1) / k_of_panel; }
 
+// kw: Packed
 // Where each part lies in the one buffer that holds packed rows: pairs (two halves an element), or hi alone (one).
 struct Packed {
     __half* pairs;      // [batches][rows][halves * padded_k]
@@ -71,14 +90,17 @@ struct Packed {
     }
 };
 
+// kw: InOrder
 struct InOrder : Packed {
     static constexpr bool in_order = true;
 };
 
+// kw: round_up
 __host__ __device__ inline int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
+// kw: packed_view
 __host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches, int halves = 2,
                                               int panels = 1) {
     Packed view;
@@ -92,11 +114,13 @@ __host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int
     return view;
 }
 
+// kw: packed_bytes
 __host__ __device__ inline int64_t packed_bytes(int rows, int k, int batches, int halves = 2) {
     const Packed view = packed_view(nullptr, rows, k, batches, halves);
     return ((int64_t)rows * view.padded_k * 2 * halves + (int64_t)view.padded_rows * 8) * batches;
 }
 
+// kw: packed_values
 // What eight neighbouring pairs stand for, `position` a multiple of 8.
 template <class Packed>
 KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position, float inverse) {
@@ -112,10 +136,14 @@ KW_DEVICE void packed_values(float (&values)[8], const __half* row, int position
     }
 }
 
-// Four neighbours of K, from a multiple of 4, to their places. lo of Inf or NaN would be NaN: it is 0, hi tells.
+// kw: without_special
+// lo of Inf or NaN would be NaN: it is 0, hi tells.
 KW_DEVICE uint32_t without_special(uint32_t lo, float x, float y) {
     return lo & (isfinite(x) ? ~0u : 0xffff0000u) & (isfinite(y) ? ~0u : 0x0000ffffu);
 }
+
+// kw: store_four
+// Four neighbours of K, from a multiple of 4, to their places.
 template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, float scale) {
     uint32_t hi[2], lo[2];
     to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
@@ -134,6 +162,7 @@ template <int Halves> KW_DEVICE void store_four(__half* row, int k, float4 v, fl
     }
 }
 
+// kw: store_fours
 // The same of all lanes of a warp, `k` 4 from lane to lane and `inside` alike for every four lanes: those trade words, so
 // that each writes 16 bytes and a warp whole lines.
 template <class Packed> KW_DEVICE void store_fours(__half* row, int k, float4 v, float scale, bool inside) {
@@ -165,8 +194,7 @@ template <class Packed> KW_DEVICE void store_fours(__half* row, int k, float4 v,
     }
 }
 
-KW_DEVICE float finite_magnitude(float x) { return isfinite(x) ? fabsf(x) : 0.f; }
-
+// kw: Source
 // An operand in memory, x[batch * batch_pitch + row * row_pitch + k * k_pitch], and what is computed of it. Made of a
 // pointer that is a kernel's own __restrict__ parameter: only then are its loads gathered across stores (seen by compiling).
 template <class Prologue> struct Source {
@@ -181,6 +209,7 @@ template <class Prologue> struct Source {
     }
 };
 
+// kw: Row
 // A row of contiguous k, zero beyond its end.
 template <class Prologue> struct Row {
     const float* x;
@@ -206,15 +235,18 @@ template <class Prologue> struct Row {
     }
 };
 
+// kw: largest_of_four
 KW_DEVICE float largest_of_four(float4 v) {
     return fmaxf(fmaxf(finite_magnitude(v.x), finite_magnitude(v.y)),
                  fmaxf(finite_magnitude(v.z), finite_magnitude(v.w)));
 }
+// kw: largest_of_warp
 KW_DEVICE float largest_of_warp(float largest) {
 #pragma unroll
     for (int step = 16; step; step >>= 1) largest = fmaxf(largest, __shfl_xor_sync(~0u, largest, step));
     return largest;
 }
+// kw: largest_of_block
 // Of a block of 256 threads; every thread gets it.
 KW_DEVICE float largest_of_block(float largest) {
     largest = largest_of_warp(largest);
@@ -226,6 +258,7 @@ KW_DEVICE float largest_of_block(float largest) {
     return largest;
 }
 
+// kw: largest_in
 // The largest finite magnitude in [first, last) of a row, by a block of 256 threads; every thread gets it.
 template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, int first, int last) {
     float largest = 0.f;
@@ -233,10 +266,15 @@ template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, i
     return largest_of_block(largest);
 }
 
+// kw: held_fours
 // Rows that a warp (k up to 1024) or a block (up to 8192) can hold in registers: each is read once.
 constexpr int held_fours = 8;  // of a thread
-constexpr int k_of_warp = held_fours * 32 * 4, k_of_block = held_fours * 256 * 4;
+// kw: k_of_warp
+constexpr int k_of_warp = held_fours * 32 * 4;
+// kw: k_of_block
+constexpr int k_of_block = held_fours * 256 * 4;
 
+// kw: pack_held
 template <int Halves, int WarpsOfRow, class Prologue, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_held(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
@@ -271,6 +309,7 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
+// kw: pack_rows
 // Many longer rows: a block for each, which it reads twice, the second time from cache.
 template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
@@ -290,10 +329,12 @@ static __global__ void __launch_bounds__(256)
     for (int k = threadIdx.x * 4; k < packed.padded_k; k += 1024) store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
+// kw: k_of_part
 // Few long rows: a block for each `k_of_part` of a row, and a kernel of its own for the scales. That does not depend on
 // Halves: a kernel is a template here so that it is compiled where it is launched, and nowhere else.
 constexpr int k_of_part = 16384;
 
+// kw: largest_of_parts
 template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
     largest_of_parts(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
@@ -306,6 +347,7 @@ static __global__ void __launch_bounds__(256)
         atomicMax(packed.largest + (int64_t)batch * packed.padded_rows + row, __float_as_uint(largest));
 }
 
+// kw: pack_parts
 template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
     pack_parts(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
@@ -326,6 +368,7 @@ static __global__ void __launch_bounds__(256)
         store_four<Halves>(out, k, x.four(k), scale_of(bits));
 }
 
+// kw: largest_of_columns
 // Any strides, meant for contiguous rows (a transposed matrix): 32 rows and 256 of k for a block of 32 x 8 threads.
 template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
@@ -343,6 +386,7 @@ static __global__ void __launch_bounds__(256)
               __float_as_uint(largest));  // a maximum has no order
 }
 
+// kw: pack_columns
 template <int Halves, class Prologue>
 static __global__ void __launch_bounds__(256)
     pack_columns(const float* __restrict__ w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, Packed packed,
@@ -371,15 +415,18 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
+// kw: four_rows
 // Contiguous rows, read once: a block holds 32 rows and a panel of k in its registers, 4 rows and 16 of k in a thread,
 // which are 32 bytes of hi and 32 of lo in each row.
 KW_DEVICE float4 four_rows(const float* x, int count, bool aligned) {
     if (aligned && count >= 4) return *(const float4*)x;
     return make_float4(count > 0 ? x[0] : 0.f, count > 1 ? x[1] : 0.f, count > 2 ? x[2] : 0.f, count > 3 ? x[3] : 0.f);
 }
+// kw: larger
 KW_DEVICE float4 larger(float4 x, float4 y) {
     return make_float4(fmaxf(x.x, y.x), fmaxf(x.y, y.y), fmaxf(x.z, y.z), fmaxf(x.w, y.w));
 }
+// kw: store_together
 // Two neighbouring lanes have 32 bytes each, for two places (null: nowhere). Each writes a half of both, so that memory
 // is written 32 bytes at a time.
 KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&mine)[8], bool odd) {
@@ -391,6 +438,7 @@ KW_DEVICE void store_together(__half* of_even, __half* of_odd, const uint32_t (&
     if (of_odd) *(uint4*)(of_odd + 8 * odd) = odd ? make_uint4(mine[4], mine[5], mine[6], mine[7]) : received;
 }
 
+// kw: pack_panels
 template <int Halves, class Packed>
 static __global__ void __launch_bounds__(256)
     pack_panels(const float* __restrict__ w, int64_t k_pitch, int64_t batch_pitch, Packed packed) {
@@ -448,7 +496,8 @@ static __global__ void __launch_bounds__(256)
 // --- activations that the copy engine cannot read (a pitch or an address off 16 bytes, k not contiguous): a padded
 // copy
 
-template <bool contiguous, class Prologue>
+// kw: copy_rows
+template <class Prologue>
 static __global__ void __launch_bounds__(256)
     copy_rows(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k_count,
               float* __restrict__ out, int out_pitch, const __grid_constant__ typename Prologue::Args made) {
@@ -468,7 +517,8 @@ static __global__ void __launch_bounds__(256)
     }
 }
 
-template <bool contiguous, class Prologue>
+// kw: copy_columns
+template <class Prologue>
 static __global__ void __launch_bounds__(256)
     copy_columns(const float* __restrict__ a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows,
                  int k_count, float* __restrict__ out, int out_pitch,
@@ -492,6 +542,7 @@ static __global__ void __launch_bounds__(256)
 // --- results of products of pairs: what truncation took is given back, and what is not finite is computed again. A
 // Problem has A (`a`, `a_row_pitch`, `a_batch_pitch`), the packed `w`, and the sizes `m`, `n`, `k`; Prologue makes A of it.
 
+// kw: undo_truncation
 // The tensor core truncates, so its sums are short by about 2^-23 on data of one sign. One unit in the last place is
 // that loss on average. Sums with four zero bits at the end are taken for exact (integers up to 2^20) and left alone.
 KW_DEVICE float undo_truncation(float x) {
@@ -499,15 +550,18 @@ KW_DEVICE float undo_truncation(float x) {
     return __uint_as_float(bits + ((bits & 15u) != 0));
 }
 
+// kw: undo_truncation_or_not
 // The same of a sum that may not be finite: half a unit or more in the last place, which is one when it is rounded.
 KW_DEVICE float undo_truncation_or_not(float x) {
     return (__float_as_uint(x) & 15u) != 0 ? fmaf(x, 0x1p-24f, x) : x;
 }
 
+// kw: all_finite
 KW_DEVICE bool all_finite(const float (&v)[4]) {
     return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
 
+// kw: plain_steps
 // Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
 // loads of the steps: a warp that computes a row again is alone and waits for memory, so they have to be many at once.
 template <int Steps, class Prologue, class Packed>
@@ -534,6 +588,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const float* a, const typename Prolo
             for (int i = 0; i < 8; i++) sum[c] = fmaf(x[s][i], value[s][c][i], sum[c]);
 }
 
+// kw: all_are_nan
 KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
     bool all = true;
 #pragma unroll
@@ -541,6 +596,7 @@ KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
     return all;
 }
 
+// kw: plain_dots
 // Elements (m, n) ... (m, n + 3) in plain float32, by a whole warp; every lane gets them. NaN is final: it ends the sums.
 template <int Steps, class Prologue, class Problem>
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, const typename Prologue::Args& made, int batch, int m,
@@ -565,6 +621,7 @@ KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, const typenam
         for (int step = 16; step; step >>= 1) sum[c] += __shfl_xor_sync(~0u, sum[c], step);
 }
 
+// kw: take_plain
 // Four neighbours at (m, n), which lane `owner` found not finite, again; they are row number `which` of that lane.
 template <int Steps, class Prologue, class Problem, class End>
 KW_DEVICE void take_plain(End& end, int which, const Problem& problem, const typename Prologue::Args& made, int batch,
@@ -574,92 +631,161 @@ KW_DEVICE void take_plain(End& end, int which, const Problem& problem, const typ
     end.take_from_all(sum, which, (int64_t)batch * problem.m + m, n, problem.n, owner);
 }
 
-#ifndef __CUDACC_RTC__
-// How W is packed; one of several, so that a file compiles no other.
-enum class Way { by_warps, by_blocks, by_rows, by_parts, by_columns, by_panels };
+// --- ways to pack: a struct each, so that a file has no other than its own
 
-constexpr Way way_of(int64_t k_pitch, int rows, int k, int batches) {
-    if (k_pitch != 1) return Way::by_columns;
-    if (k <= k_of_block) return k <= k_of_warp ? Way::by_warps : Way::by_blocks;
-    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
-    return (int64_t)rows * batches < 1024 && k >= 2 * k_of_part ? Way::by_parts : Way::by_rows;
+#ifndef __CUDACC_RTC__
+// kw: ByWarps
+struct ByWarps {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        if (k_pitch != 1 || packed.k > k_of_warp) return cudaErrorInvalidValue;
+        pack_held<Halves, 1, Prologue, Order><<<dim3(packed.padded_rows / 8, packed.batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
+    }
+};
+
+// kw: ByBlocks
+struct ByBlocks {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        if (k_pitch != 1 || packed.k > k_of_block) return cudaErrorInvalidValue;
+        pack_held<Halves, 8, Prologue, Order><<<dim3(packed.padded_rows, packed.batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
+    }
+};
+
+// kw: ByRows
+struct ByRows {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        static_assert(!Order::in_order, "they are packed in one order");
+        if (k_pitch != 1) return cudaErrorInvalidValue;
+        pack_rows<Halves, Prologue><<<dim3(packed.padded_rows, packed.batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
+    }
+};
+
+// kw: clear_largest
+inline cudaError_t clear_largest(const Packed& packed, cudaStream_t stream) {
+    return cudaMemsetAsync(packed.largest, 0, (size_t)packed.batches * packed.padded_rows * 4, stream);
 }
 
-// w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, or what `Prologue` makes of it, to
-// `packed_bytes` bytes at `buffer`.
-template <int Halves, Way way, class Prologue = gemm::AsItLies, class Order = Packed>
-cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                    int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
-    constexpr bool held = way == Way::by_warps || way == Way::by_blocks;
-    static_assert(!Order::in_order || held || way == Way::by_panels, "the others pack in one order");
-    const Order packed = {packed_view(buffer, rows, k, batches, Halves, way == Way::by_panels ? panels_of(k) : 1)};
-    const dim3 each_row(packed.padded_rows, batches);
-    if constexpr (way == Way::by_warps)
-        pack_held<Halves, 1, Prologue, Order><<<dim3(packed.padded_rows / 8, batches), 256, 0, stream>>>(
-            w, row_pitch, k_pitch, batch_pitch, packed, made);
-    if constexpr (way == Way::by_blocks)
-        pack_held<Halves, 8, Prologue, Order><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed,
-                                                                            made);
-    if constexpr (way == Way::by_rows)
-        pack_rows<Halves, Prologue><<<each_row, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
-    if constexpr (way == Way::by_parts || way == Way::by_columns) {
-        const size_t bytes = (size_t)batches * packed.padded_rows * 4;
-        if (const cudaError_t status = cudaMemsetAsync(packed.largest, 0, bytes, stream)) return status;
-    }
-    if constexpr (way == Way::by_parts) {
+// kw: ByParts
+struct ByParts {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        static_assert(!Order::in_order, "they are packed in one order");
+        if (k_pitch != 1) return cudaErrorInvalidValue;
         const int parts = (packed.padded_k + k_of_part - 1) / k_of_part;
-        largest_of_parts<Halves, Prologue><<<dim3(parts, rows, batches), 256, 0, stream>>>(
+        if (const cudaError_t status = clear_largest(packed, stream)) return status;
+        largest_of_parts<Halves, Prologue><<<dim3(parts, packed.rows, packed.batches), 256, 0, stream>>>(
             w, row_pitch, k_pitch, batch_pitch, packed, made);
-        pack_parts<Halves, Prologue><<<dim3(parts, packed.padded_rows, batches), 256, 0, stream>>>(
+        pack_parts<Halves, Prologue><<<dim3(parts, packed.padded_rows, packed.batches), 256, 0, stream>>>(
             w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
     }
-    if constexpr (way == Way::by_columns) {
-        const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, batches), block(32, 8);
+};
+
+// kw: ByColumns
+struct ByColumns {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        static_assert(!Order::in_order, "they are packed in one order");
+        const dim3 grid(packed.padded_rows / 32, (packed.padded_k + 255) / 256, packed.batches), block(32, 8);
+        if (const cudaError_t status = clear_largest(packed, stream)) return status;
         largest_of_columns<Halves, Prologue><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed,
                                                                          made);
         pack_columns<Halves, Prologue><<<grid, block, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
     }
-    if constexpr (way == Way::by_panels) {
+};
+
+// kw: ByPanels
+struct ByPanels {
+    static int panels(int k) { return panels_of(k); }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args&) {
         if (row_pitch != 1) return cudaErrorInvalidValue;
-        const dim3 grid(packed.padded_rows / 32, packed.panels, batches);
+        const dim3 grid(packed.padded_rows / 32, packed.panels, packed.batches);
         pack_panels<Halves, Order><<<grid, 256, 0, stream>>>(w, k_pitch, batch_pitch, packed);
+        return cudaGetLastError();
     }
-    return cudaGetLastError();
+};
+
+// kw: pack_by
+// w[row * row_pitch + k * k_pitch + batch * batch_pitch], pitches in elements, or what `Prologue` makes of it, to
+// `packed_bytes` bytes at `buffer`.
+template <int Halves, class Way, class Prologue = gemm::AsItLies, class Order = Packed>
+cudaError_t pack_by(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                    int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+    const Order packed = {packed_view(buffer, rows, k, batches, Halves, Way::panels(k))};
+    return Way::template launch<Halves, Prologue>(w, row_pitch, k_pitch, batch_pitch, packed, stream, made);
 }
 
+// kw: pack
 // The same where sizes are known only when it runs; never by panels, which only some kernels can read.
 template <int Halves = 2, class Prologue = gemm::AsItLies>
 cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
                  int batches, void* buffer, cudaStream_t stream, const typename Prologue::Args& made = {}) {
-    auto by = pack_by<Halves, Way::by_warps, Prologue>;
-    switch (way_of(k_pitch, rows, k, batches)) {
-        case Way::by_warps: break;
-        case Way::by_blocks: by = pack_by<Halves, Way::by_blocks, Prologue>; break;
-        case Way::by_rows: by = pack_by<Halves, Way::by_rows, Prologue>; break;
-        case Way::by_parts: by = pack_by<Halves, Way::by_parts, Prologue>; break;
-        case Way::by_columns: by = pack_by<Halves, Way::by_columns, Prologue>; break;
-    }
+    auto by = pack_by<Halves, ByColumns, Prologue>;
+    // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
+    const bool in_parts = (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
+    if (k_pitch == 1) by = in_parts ? pack_by<Halves, ByParts, Prologue> : pack_by<Halves, ByRows, Prologue>;
+    if (k_pitch == 1 && k <= k_of_block) by = pack_by<Halves, ByBlocks, Prologue>;
+    if (k_pitch == 1 && k <= k_of_warp) by = pack_by<Halves, ByWarps, Prologue>;
     return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream, made);
 }
 
-// What `pad` writes: rows of this many floats, a multiple of 128 bytes.
+// --- a padded copy of activations
+
+// kw: padded_pitch
+// What `pad_rows` and `pad_columns` write: rows of this many floats, a multiple of 128 bytes.
 inline int padded_pitch(int k) { return round_up(k, 32); }
 
-// `contiguous`: k_pitch is 1.
-template <bool contiguous, class Prologue = gemm::AsItLies>
-cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
-                int batches, float* out, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+// kw: pad_rows
+// k_pitch is 1.
+template <class Prologue = gemm::AsItLies>
+cudaError_t pad_rows(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                     int batches, float* out, cudaStream_t stream, const typename Prologue::Args& made = {}) {
     const int pitch = padded_pitch(k);
-    if constexpr (contiguous) {
-        const dim3 grid(rows * batches, (pitch + 1023) / 1024);
-        copy_rows<contiguous, Prologue><<<grid, 256, 0, stream>>>(a, row_pitch, k_pitch, batch_pitch, rows, k,
-                                                                  out, pitch, made);
-    } else {
-        const dim3 grid((rows + 31) / 32, pitch / 32, batches);
-        copy_columns<contiguous, Prologue><<<grid, dim3(32, 8), 0, stream>>>(
-            a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch, made);
-    }
+    const dim3 grid(rows * batches, (pitch + 1023) / 1024);
+    copy_rows<Prologue><<<grid, 256, 0, stream>>>(a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch, made);
     return cudaGetLastError();
+}
+
+// kw: pad_columns
+// Any pitch.
+template <class Prologue = gemm::AsItLies>
+cudaError_t pad_columns(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k,
+                        int batches, float* out, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+    const int pitch = padded_pitch(k);
+    const dim3 grid((rows + 31) / 32, pitch / 32, batches);
+    copy_columns<Prologue><<<grid, dim3(32, 8), 0, stream>>>(a, row_pitch, k_pitch, batch_pitch, rows, k, out, pitch,
+                                                             made);
+    return cudaGetLastError();
+}
+
+// kw: pad
+// One of the two, where the pitch is known only when it runs.
+template <class Prologue = gemm::AsItLies>
+cudaError_t pad(const float* a, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch, int rows, int k, int batches,
+                float* out, cudaStream_t stream, const typename Prologue::Args& made = {}) {
+    const auto by = k_pitch == 1 ? pad_rows<Prologue> : pad_columns<Prologue>;
+    return by(a, row_pitch, k_pitch, batch_pitch, rows, k, batches, out, stream, made);
 }
 #endif
 

@@ -73,9 +73,8 @@ template <typename T> KW_DEVICE T mish(T x) {  // x tanh(ln(1 + e^x)) = x w / (w
     return x * quotient(w, w + T(2));
 }
 
-// --- the same in few instructions, for what follows products of 11 bits: off by 2^-18 of what they are, or less
-
 // kw: near_sigmoid
+// As all that is called near: in few instructions, for what follows products of 11 bits, off by 2^-18 of what it is or less.
 template <typename T> KW_DEVICE T near_sigmoid(T x) { return sigmoid(x); }
 #ifdef __CUDACC__
 KW_DEVICE float near_sigmoid(float x) { return inverse(1.0f + exp2_bounded(x * -1.44269504f)); }

@@ -87,15 +87,13 @@ def test_a_first_operand_for_all_batches_is_packed_once() -> None:
 def test_the_entry_packs_the_first_operand_and_reads_the_second_as_it_lies() -> None:
     gemm = product(512, 2048, 1024, 128)
     text = gemm_sm90_turned.entry("g", gemm_sm90_turned.Config(256, 64, 1, 4), gemm, "E")
-    assert (
-        "kw::split::pack_by<2, kw::split::way_of(1, 512, 1024, 128), kw::gemm::AsItLies, kw::split::InOrder>(" in text
-    )
+    assert "kw::split::pack_by<2, kw::split::ByWarps, kw::gemm::AsItLies, kw::split::InOrder>(" in text
     assert "a, 1024, 1, 524288, 512, 1024, 128, workspace, stream)" in text
     assert "(const float*)w, 2048, 2097152, workspace, 2048, 512, 1024, 128, 128}" in text
     assert "packed_before = true" in text
     across = replace(gemm, a=Operand("float32", 1, 512, 512 * 1024, False))
     text = gemm_sm90_turned.entry("g", gemm_sm90_turned.Config(256, 64, 1, 4), across, "E")
-    assert "kw::split::Way::by_panels" in text
+    assert "kw::split::ByPanels" in text
     assert "panels = true" in text
 
 
