@@ -37,9 +37,9 @@ template <class C> struct Layout {
     // Of a thread. A block begins with the same for all, as many as its launch bounds leave (ptxas takes them all where
     // they are handed on); who wants more waits until others have handed theirs back.
     static constexpr int begin = 65536 / threads / 8 * 8;
-    // So divided, configs that were compiled do not spill. Of pairs, taps that share an octet have a place each.
+    // So divided, configs that were compiled do not spill.
     static constexpr bool many_sums = C::lap_rows * C::tile_w * C::w_phases > 128;
-    static constexpr bool mostly_sums = streams || (S::halves == 2 && many_sums && C::fold == 1);
+    static constexpr bool mostly_sums = streams || (S::halves == 2 && many_sums);
     static constexpr bool corners_fit = C::most_h * C::stride_h + C::region_h + C::x_h < 0x4000 &&
                                         C::most_w * C::stride_w + C::region_w + C::x_w < 0x4000;
     // Many inputs on their way, of one chunk of several, at a stride, whose h and w have no room in one register (Corner):

@@ -56,6 +56,6 @@ struct ReluSigmoidMul {
 
 extern "C" int run0(const float* first, const float* last, const float* turned, float* y, int device, cudaStream_t stream) {
     kw::OnDevice guard(device);
-    if (const int error = kw::pointwise_bricks<ReluSigmoidMul, 4, 8, 8, 32, 256>({first, last, turned, y}, stream)) return 0 * 65536 + error;
+    if (const int error = kw::pointwise_bricks<ReluSigmoidMul, 4, 8, 16, 32, 512>({first, last, turned, y}, stream)) return 0 * 65536 + error;
     return 0;
 }
