@@ -36,9 +36,9 @@ BLOCKS = (Block(3, 1, 64, 40, 64, 48, 64), Block(2, 1, 128, 72, 80, 64, 48), Blo
 MOST_SUMS_OF_PHASES, MOST_HELD_OF_RAGGED = 64, 32
 # Of odd rows in pieces, whose results are stored one by one, by the number of warpgroups that carry.
 MOST_SUMS_OF_ODD_PIECES = {1: 112, 2: 48}
-# Of pairs in more than two rows, each of which ends by itself; and where taps share an octet. There 128 sums would spill
-# in those who carry, or, with more registers for them, take longer than 64 do (3 channels of 3 x 3 x 1 on an H200: 1,190
-# us, and 957 with 64).
+# Of pairs in more than two rows, each of which ends by itself; and where taps share an octet. There 128 sums would
+# spill in those who carry, or, with more registers for them, take longer than 64 do (3 channels of 3 x 3 x 1 on an
+# H200: 1,190 us, and 957 with 64).
 MOST_PAIRS_OF_ROWS, MOST_FOLDED_PAIRS = 120, 64
 # Where weights stream: of several phases, and where rows lie in pieces, of which a warp has to know more.
 MOST_STREAMED_OF_PHASES, MOST_STREAMED_OF_PIECES = 112, 100
