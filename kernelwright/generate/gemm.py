@@ -83,7 +83,7 @@ class Multiplier(Protocol):
 # that do.
 ENDS = ("row_pieces", "gemm_rows")
 LATE = ("gemm_sm90_late",)
-SENT = ("gemm_sm90_sent",)
+SENT = ("gemm_sm90_sent", "gemm_sm90_beside")
 
 # Each template and the precisions that allow its arithmetic.
 MULTIPLIERS: tuple[tuple[Multiplier, frozenset[str]], ...] = (

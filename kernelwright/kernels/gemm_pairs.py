@@ -31,7 +31,7 @@ __all__ = [
 
 BUFFER_ALIGNMENT_BYTES = 256
 # As split.cuh has it: k of a panel, of a row that a warp or a block holds, and of one that several blocks share.
-K_OF_PANEL, K_OF_WARP, K_OF_BLOCK, K_OF_PART = 512, 1024, 8192, 16384
+K_OF_PANEL, K_OF_WARP, K_OF_WARPGROUP, K_OF_BLOCK, K_OF_PART = 512, 1024, 4096, 8192, 16384
 
 # Packing by panels on an H200: 0.6 to 1.0 of a copy's rate at k = 1024 to 4096, 0.55 of it for 1 GB at k = 524288. It
 # is taken to be 1 up to here, and to fall in a straight line over the logarithm of k: nobody has measured between.
@@ -148,8 +148,9 @@ def way_of(k_pitch: int, rows: int, k: int, batches: int) -> str:
     """How rows are packed, but by panels, which only some kernels can read; split::pack does it the same way."""
     if k_pitch != 1:
         return "kw::split::ByColumns"
-    if k <= K_OF_BLOCK:
-        return "kw::split::ByWarps" if k <= K_OF_WARP else "kw::split::ByBlocks"
+    for most, way in ((K_OF_WARP, "ByWarps"), (K_OF_WARPGROUP, "ByWarpgroups"), (K_OF_BLOCK, "ByBlocks")):
+        if k <= most:
+            return f"kw::split::{way}"
     # 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
     return "kw::split::ByParts" if rows * batches < 1024 and k >= 2 * K_OF_PART else "kw::split::ByRows"
 

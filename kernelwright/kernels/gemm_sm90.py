@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from kernelwright.device import Device
+from kernelwright.kernels import gemm_sm90_beside as beside
 from kernelwright.kernels.gemm_pairs import (
     a_is_copied,
     can_be_packed_by_panels,
@@ -88,7 +90,8 @@ FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
 @dataclass(frozen=True, slots=True)
 class Config:
     """tile_m rows and tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours
-    of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh)."""
+    of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh); packers: blocks that pack W
+    beside the product, but for the rows of `ahead` tiles (gemm_sm90_beside.cuh)."""
 
     tile_n: int
     promote: int
@@ -96,6 +99,11 @@ class Config:
     vector: int
     tile_m: int = 128
     sent: bool = False
+    packers: int = 0
+    ahead: int = 0
+
+
+SomeConfig = TypeVar("SomeConfig", bound=Config)
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -120,6 +128,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return "parts of k are summed where the neighbours of a result are not: its row cannot be reduced there."
     if config.sent and (reason := why_not_sent(config, gemm)):
         return reason
+    if config.packers and (reason := why_not_beside(config, gemm)):
+        return reason
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
     if max(gemm.m, gemm.n, gemm.k) * max(gemm.batches, 1) >= 2**31:
@@ -136,6 +146,13 @@ def why_not_sent(config: Config, gemm: Gemm) -> str | None:
     return None
 
 
+def why_not_beside(config: Config, gemm: Gemm) -> str | None:
+    """The reason W cannot be packed beside the product."""
+    if not config.sent:
+        return "W is packed beside products whose results the copy engine takes."
+    return beside.why_not(gemm)
+
+
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
     """Every config that fits and is accurate at this k, the most promising first."""
     promote = 32 if gemm.k < LONG_K else 64
@@ -146,6 +163,7 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
         for splits in split_counts(gemm, device, tile_m, tile_n)
         for sent in ways_out(gemm, device, tile_m, tile_n)
     ]
+    space += [beside_it for config in space for beside_it in with_packers(config, gemm, device)]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
@@ -171,6 +189,25 @@ def ways_out(gemm: Gemm, device: Device, tile_m: int, tile_n: int) -> tuple[bool
     return (False, True) if several and (tile_m, tile_n) in SENT_TILES else (False,)
 
 
+def with_packers(config: SomeConfig, gemm: Gemm, device: Device) -> list[SomeConfig]:
+    """The same with W packed beside the product, if there is somebody to do it."""
+    if not config.sent:
+        return []
+    ways = beside.ways(gemm, device, rounds_of(config, gemm, device))
+    return [replace(config, packers=packers, ahead=ahead) for packers, ahead in ways]
+
+
+def rounds_of(config: Config, gemm: Gemm, device: Device) -> beside.Rounds:
+    tiles_m = math.ceil(gemm.m / config.tile_m)
+    return beside.Rounds(config.tile_n, tiles_m, RASTER, tile_us(config, gemm, device))
+
+
+def packing_beside_us(config: Config, gemm: Gemm, device: Device) -> float:
+    """What is packed before, and what tiles wait for packers."""
+    late = beside.late_us(config.packers, config.ahead, gemm, device, rounds_of(config, gemm, device))
+    return late + beside.before_us(config.ahead, gemm, config.tile_n, device)
+
+
 def tile_count(gemm: Gemm, tile_m: int, tile_n: int) -> int:
     return gemm.batches * math.ceil(gemm.m / tile_m) * math.ceil(gemm.n / tile_n)
 
@@ -185,23 +222,34 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
+    if config.packers:
+        return multiplying_us(config, gemm, device) + packing_beside_us(config, gemm, device)
     return multiplying_us(config, gemm, device) + preparation_us(gemm, device, can_be_packed_by_panels(gemm))
 
 
-def multiplying_us(config: Config, gemm: Gemm, device: Device) -> float:
-    """Rounds of tiles at the measured rate beside the bytes, then the passes after."""
+def tile_us(config: Config, gemm: Gemm, device: Device) -> float:
+    """A tile at the measured rate, to its end."""
     reached = REACHED[config.tile_m, config.tile_n, config.promote]
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
     results = config.tile_m * config.tile_n
-    vector = config.vector if config.splits == 1 else 4
-    storing_us = SENT_US if config.sent else STORE_US[vector]
-    last_us = results * (STORE_US[vector] - storing_us) if gemm.stored else 0.0
-    ending_us = results * (storing_us if gemm.stored else FILL_US) + adding_us(results, gemm, device)
+    ending_us = results * (storing_us(config) if gemm.stored else FILL_US) + adding_us(results, gemm, device)
     making_us = MAKING_SHOWN * making_in_passing_us(gemm, config.tile_m * k, device)
-    tile_us = PRODUCTS * 2 * results * k / rate + making_us + ending_us
-    rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / device.multiprocessors)
-    product_us = LAUNCH_US + beside_us(rounds * tile_us + last_us, stream_us(gemm, device))
+    return PRODUCTS * 2 * results * k / rate + making_us + ending_us
+
+
+def storing_us(config: Config, sent: bool = True) -> float:
+    """A result; where such results are sent, as it is or as it would be stored."""
+    return SENT_US if config.sent and sent else STORE_US[config.vector if config.splits == 1 else 4]
+
+
+def multiplying_us(config: Config, gemm: Gemm, device: Device) -> float:
+    """Rounds of tiles beside the bytes, then the passes after."""
+    results = config.tile_m * config.tile_n
+    last_us = results * (storing_us(config, sent=False) - storing_us(config)) if gemm.stored else 0.0
+    workers = device.multiprocessors - config.packers
+    rounds = math.ceil(tile_count(gemm, config.tile_m, config.tile_n) * config.splits / workers)
+    product_us = LAUNCH_US + beside_us(rounds * tile_us(config, gemm, device) + last_us, stream_us(gemm, device))
     parts = part_bytes(config, gemm)
     after_us = finishing_us(row_parts(config, gemm), gemm, device) + (copy_us(parts, parts, device) if parts else 0.0)
     return product_us + after_us
@@ -240,6 +288,8 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
 
 def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, parts_at: int, order: str = "") -> str:
     """The same with the function that packs W, where in the workspace the parts of k are, and W's order if another."""
+    if config.packers:
+        return launcher_beside(name, config, gemm, epilogue)
     parts = row_parts(config, gemm)
     made = made_in_passing(gemm)
     prologue = then(made) or (then("kw::gemm::AsItLies") if order else "")
@@ -256,6 +306,25 @@ extern "C" int {name}(
     const kw::gemm_sm90::Operands operands = {{{operands(gemm)}}};
 {parts_line(config, parts_at)}\
 {launched(launch, epilogue, parts, gemm)}
+}}
+"""
+
+
+def launcher_beside(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
+    """The same where W is packed beside the product."""
+    types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, {name}_W"
+    return f"""\
+struct {name}_Config {{
+{config_members(config, panels=False, packed_before=True)}
+}};
+{beside.struct(name, config.packers, config.ahead, gemm, "kw::split::Packed")}\
+extern "C" int {name}(
+    const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
+    void* pairs = workspace;
+    const kw::gemm_sm90::Operands operands = {{
+        {operands(gemm)}, (const float*)w, {gemm.w.row_pitch}, {gemm.w.batch_pitch}}};
+{beside.called(name)}\
+    return {launched_as(config, types)};
 }}
 """
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90
+from kernelwright.kernels import gemm_sm90_beside as beside
 from kernelwright.kernels.gemm_pairs import BUFFER_ALIGNMENT_BYTES, rate_of_rows, round_up, way_of
 from kernelwright.kernels.gemm_pairs import packed_bytes as packed_bytes_of
 from kernelwright.kernels.gemm_shape import Gemm, copy_us, is_as_it_lies
@@ -42,6 +43,12 @@ def turned(gemm: Gemm) -> Gemm:
     return replace(gemm, m=gemm.n, n=gemm.m, a=gemm.w, w=gemm.a)
 
 
+def packed_first(gemm: Gemm) -> Gemm:
+    """The same, for what asks how the packed operand lies: the other one is read as it lies, whichever way."""
+    wanted = turned(gemm)
+    return replace(wanted, a=replace(wanted.a, row_pitch=gemm.k, k_pitch=1))
+
+
 def is_packed_by_panels(gemm: Gemm) -> bool:
     """The first operand's rows lie side by side."""
     return gemm.a.k_pitch != 1
@@ -68,7 +75,9 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     # What is asked of a product's columns there is asked of rows here, but for the neighbours of one store.
     if config.sent and (reason := gemm_sm90.why_not_sent(config, gemm)):
         return reason
-    return gemm_sm90.why_not(replace(config, vector=1, sent=False), turned(gemm), device)
+    if config.packers and (reason := gemm_sm90.why_not_beside(config, packed_first(gemm))):
+        return reason
+    return gemm_sm90.why_not(replace(config, vector=1, sent=False, packers=0), turned(gemm), device)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
@@ -81,12 +90,16 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
         for splits in gemm_sm90.split_counts(turned(gemm), device, tile_m, tile_n)
         for sent in gemm_sm90.ways_out(turned(gemm), device, tile_m, tile_n)
     ]
+    space += [c for config in space for c in gemm_sm90.with_packers(config, packed_first(gemm), device)]
     fitting = [config for config in space if why_not(config, gemm, device) is None]
     return tuple(sorted(fitting, key=lambda config: cost_us(config, gemm, device)))
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """The product as gemm_sm90 multiplies it, after the first operand was packed."""
+    if config.packers:
+        packing_us = gemm_sm90.packing_beside_us(config, packed_first(gemm), device)
+        return gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us
     rate = rate_of_rows(gemm.k) if is_packed_by_panels(gemm) else PACKING_RATE
     moved = 4 * turned(gemm).w_batches * gemm.m * gemm.k / rate
     return gemm_sm90.multiplying_us(config, turned(gemm), device) + copy_us(moved, moved, device)
@@ -123,18 +136,30 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     way = "kw::split::ByPanels" if panels else way_of(1, gemm.m, gemm.k, batches)
     pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
     sizes = f"{gemm.n}, {gemm.m}, {gemm.k}, {gemm.batches}, {batches}"
-    types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, kw::gemm_sm90_turned::Turned"
+    order = "kw::gemm_sm90_turned::Turned"
+    if config.packers:
+        used, types = beside.struct(name, config.packers, config.ahead, turned(gemm), order), f"{name}_W"
+        from_where = f", a, {gemm.a.row_pitch}, {gemm.a.batch_pitch}"
+        packing_before, packing_after = "", beside.called(name)
+    else:
+        used, types, from_where, packing_after = "", order, "", ""
+        packing_before = f"""\
+    cudaError_t packed = kw::split::pack_by<2, {way}, kw::gemm::AsItLies, kw::split::InOrder>(
+        a, {pitches}, {gemm.m}, {gemm.k}, {batches}, workspace, stream);
+    if (packed != cudaSuccess) return packed;
+"""
+    types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, {types}"
     return f"""\
 struct {name}_Config {{
 {gemm_sm90.config_members(config, panels, packed_before=True)}
 }};
+{used}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
-    cudaError_t packed = kw::split::pack_by<2, {way}, kw::gemm::AsItLies, kw::split::InOrder>(
-        a, {pitches}, {gemm.m}, {gemm.k}, {batches}, workspace, stream);
-    if (packed != cudaSuccess) return packed;
+{packing_before}\
     const kw::gemm_sm90::Operands operands = {{
-        (const float*)w, {gemm.w.k_pitch}, {gemm.w.batch_pitch}, workspace, {sizes}}};
+        (const float*)w, {gemm.w.k_pitch}, {gemm.w.batch_pitch}, workspace, {sizes}{from_where}}};
+{packing_after}\
 {gemm_sm90.parts_line(config, prepared_bytes(gemm))}\
     return {gemm_sm90.launched_as(config, types)};
 }}

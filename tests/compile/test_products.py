@@ -16,6 +16,7 @@ from kernelwright.settings import read_settings
 from kernelwright.tune.joining import is_fed
 from tests.emulator.run import Pick
 from tests.emulator.run import program_of as emulated_program
+from tests.emulator.test_beside_products import beside
 from tests.emulator.test_fed_products import problem as fed_problem
 from tests.emulator.test_product_surroundings import only, problem
 from tests.products import program_of
@@ -235,3 +236,16 @@ def test_results_that_are_sent_do_not_make_a_product_spill(
     program = emulated_program(source, "h200", only(template, tile_n=tile_n, tile_m=128, sent=True))
     assert "gemm_sm90_sent::launch" in program.text
     assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]
+
+
+@pytest.mark.parametrize("body", ["nothing", "operands of every kind"])
+@pytest.mark.parametrize("k", [1024, 4096])
+@pytest.mark.parametrize("template", ["gemm_sm90", "gemm_sm90_turned"])
+@pytest.mark.parametrize("tile_n", [256, 192])
+def test_packers_do_not_make_a_product_spill(tmp_path: Path, tile_n: int, template: str, k: int, body: str) -> None:
+    of_operands = LEAVING[body][1].replace("@ w", "@ w.t()" if template == "gemm_sm90" else "@ w")
+    source = fed_problem(of_operands, 8192, k, k)
+    program = emulated_program(source, "h200", beside(template, 4, 9, tile_n=tile_n, tile_m=128))
+    assert "gemm_sm90_beside::pack_before" in program.text
+    found = read_resources(compiled(tmp_path, program.text, "h200"))
+    assert not [kernel for kernel in found if kernel.spills or kernel.stack_bytes]

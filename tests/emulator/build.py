@@ -226,13 +226,18 @@ class Library:
 
 
 @contextmanager
-def order(*, blocks_backwards: bool = False, threads_backwards: bool = False) -> Iterator[None]:
-    """Blocks, or the threads of a block, from the last to the first: results must not depend on it."""
+def order(
+    *, blocks_backwards: bool = False, threads_backwards: bool = False, blocks_at_once: bool = False
+) -> Iterator[None]:
+    """Blocks, or the threads of a block, from the last to the first; or all blocks that have a multiprocessor each at
+    once, as they would run on a GPU: results must not depend on it."""
     machine().emulator_run_backwards(int(blocks_backwards), int(threads_backwards))
+    machine().emulator_run_at_once(int(blocks_at_once))
     try:
         yield
     finally:
         machine().emulator_run_backwards(0, 0)
+        machine().emulator_run_at_once(0)
 
 
 @contextmanager

@@ -109,10 +109,18 @@ struct Work {
     int m, n, batch, split;  // first row and column of the tile
 };
 
+// Where packed W comes from. Here it is there when the launch begins. Or some blocks have no tiles, and pack it beside the
+// product (gemm_sm90_beside.cuh).
+template <class W> struct Supply {
+    static constexpr int packers = 0;
+};
+
 template <class Config> struct Schedule {
     int tiles_m, tiles_n, per_batch, count, chunks;
+    int first, step;  // of this block's tiles
 
     template <class W> KW_DEVICE explicit Schedule(const Problem<W>& problem) {
+        first = blockIdx.x - Supply<W>::packers, step = gridDim.x - Supply<W>::packers;
         tiles_m = (problem.m + Config::tile_m - 1) / Config::tile_m;
         tiles_n = (problem.n + Config::tile_n - 1) / Config::tile_n;
         per_batch = tiles_m * tiles_n;
@@ -136,8 +144,8 @@ template <class Config> struct Schedule {
 };
 
 // What depends on how A lies and on where sums go: here rows of A are rows of the result, and k is contiguous. There is
-// another form of it, in which rows of A are columns of the result (gemm_sm90_turned.cuh).
-template <class W> struct Roles;
+// another form of it, in which rows of A are columns of the result and W is in the order of k (gemm_sm90_turned.cuh).
+template <class W, bool in_order = W::in_order> struct Roles;
 
 // How the results of a tile leave. Here threads store them. Or they stay in slots of the ring until the copy engine has
 // taken them from there (gemm_sm90_sent.cuh).
@@ -159,9 +167,12 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     using Leaves = Leaving<Epilogue>;
     const Schedule<Config> schedule(problem);
     Cursor at = {0, 0};
-    for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
+    [[maybe_unused]] const float* scales = nullptr;  // of the tile before
+    for (int index = schedule.first; index < schedule.count; index += schedule.step) {
         const Work work = schedule[index];
         const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
+        if constexpr (Supply<W>::packers > 0)
+            scales = Supply<W>::template await<Config>(problem.w, w_batch, work.n, scales);
         for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
 #pragma unroll 1
             for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
@@ -174,7 +185,7 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
                     ring.fill(at, &problem.w_map, S::wgmma_n * 128, from.x, from.y, from.z);
                 }
             if constexpr (Leaves::by_ring) {
-                if (Leaves::has_results_after(index, chunk))
+                if (Leaves::has_results_after(schedule, index, chunk))
                     at = Leaves::template lend<Config>(ring, at);
             }
         }
@@ -396,7 +407,7 @@ KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& 
         end.template leave<4>(r, first_row + 8 * r, m + 8 * r < problem.m, columns / (S::own_blocks * S::wgmma_n));
 }
 
-template <class W> struct Roles {
+template <class W> struct Roles<W, false> {
     __host__ __device__ static int rows(const Problem<W>& problem) { return problem.m; }  // of the result
     __host__ __device__ static int columns(const Problem<W>& problem) { return problem.n; }
     template <class Config>
@@ -428,7 +439,10 @@ template <class W> struct Roles {
     KW_DEVICE static int first_x(int warp, int lane) { return gemm::first_of_four(lane); }
     KW_DEVICE static constexpr int y(int i) { return i % 2 * 8; }
     KW_DEVICE static constexpr int x(int i) { return i / 2 * 16; }
-    KW_DEVICE static void load(Scales& scales, const float* inverse) { load_scales(scales, inverse); }
+    KW_DEVICE static void load(Scales& scales, const float* inverse) {
+#pragma unroll
+        for (int j = 0; j < gathered / 16; j++) scales[j] = load_four(inverse + j * 16);
+    }
     template <class Config>
     KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,
                                  const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
@@ -474,12 +488,12 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
-    for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
+    for (int index = schedule.first; index < schedule.count; index += schedule.step) {
         const Work work = schedule[index];
         const Made<Prologue> of_a(made, problem, work, row);
         // The scales that the end of the tile will want are on their way to the first cache meanwhile.
         const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
-        if (lane * 32 < Config::tile_n)
+        if (Supply<W>::packers == 0 && lane * 32 < Config::tile_n)
             prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 32);
         float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
 #pragma unroll
@@ -513,7 +527,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             }
             at = advance(at, S::chunk_slots);
             if constexpr (Leaves::by_ring) {
-                if (Leaves::has_results_after(index, chunk))
+                if (Leaves::has_results_after(schedule, index, chunk))
                     at = advance(at, Leaves::template slots_of_tile<Config>);
             }
         }
@@ -538,6 +552,13 @@ __global__ void __launch_bounds__(threads, 1)
     using Leaves = Leaving<Epilogue>;
     extern __shared__ uint8_t shared[];
     __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
+    if constexpr (Supply<W>::packers > 0) {
+        if (blockIdx.x < Supply<W>::packers) {
+            await_launch_before();
+            Supply<W>::template pack<Config>(problem.w, shared, barriers);
+            return;
+        }
+    }
     Ring ring;
     ring.data = (shared_address(shared) + 1023) & ~1023u;
     ring.full = shared_address(barriers);
@@ -638,6 +659,8 @@ struct Operands {
     int64_t a_row_pitch, a_batch_pitch;
     const void* w;                    // what split::pack wrote for [w_batches][n][k]
     int m, n, k, batches, w_batches;  // w_batches: 1 (shared) or batches
+    const float* w_from = nullptr;    // where W lies along k, if some of it is packed beside the product
+    int64_t w_row_pitch = 0, w_batch_pitch = 0;
 };
 
 template <class Config> int64_t workspace_bytes(int m, int n, int batches) {
@@ -662,7 +685,9 @@ cudaError_t launch_multiply(const Problem<W>& problem, const typename Epilogue::
     if (status != cudaSuccess) return status;
     const int64_t tiles = (int64_t)((problem.m + Config::tile_m - 1) / Config::tile_m) *
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
-    const unsigned blocks = (unsigned)(tiles < count ? tiles : count);
+    constexpr int packers = Supply<W>::packers;
+    if (count <= packers) return cudaErrorInvalidValue;
+    const unsigned blocks = (unsigned)(tiles < count - packers ? tiles : count - packers) + packers;
     return launch_early(kernel, blocks, threads, smem_bytes, stream, Config::packed_before, problem, args, made);
 }
 

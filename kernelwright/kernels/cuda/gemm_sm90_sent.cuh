@@ -71,12 +71,12 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
 
     // Who lends a slot, who writes to it and who sends it go through the ring in one order. Where do results come in
     // it: after this chunk, those of the tile before?
-    KW_DEVICE static bool has_results_after(int index, int chunk) {
-        return gemm_sm90_sent::chunks_ahead == 1 && chunk == 0 && index >= (int)gridDim.x;
+    template <class Config> KW_DEVICE static bool has_results_after(const Schedule<Config>& schedule, int index, int chunk) {
+        return gemm_sm90_sent::chunks_ahead == 1 && chunk == 0 && index >= schedule.step;
     }
     // Or after the last chunk of a tile, its own?
     template <class Config> KW_DEVICE static bool has_results_at_end(const Schedule<Config>& schedule, int index) {
-        return gemm_sm90_sent::chunks_ahead == 0 || index + (int)gridDim.x >= schedule.count;
+        return gemm_sm90_sent::chunks_ahead == 0 || index + schedule.step >= schedule.count;
     }
 
     template <class Config> KW_DEVICE static Cursor lend(const Ring& ring, Cursor at) {
@@ -199,7 +199,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         uint32_t parities = 0;  // of its barriers: they have a phase for each time that a slot is lent to its warpgroup
         int slot = 0, chunks = schedule.chunks;  // of this tile, between results and results
 #pragma unroll 1
-        for (int index = blockIdx.x; index < schedule.count; index += gridDim.x) {
+        for (int index = schedule.first; index < schedule.count; index += schedule.step) {
             if (!has_results_at_end(schedule, index)) chunks++;
             slot = (slot + chunks * chunk_slots) % slots;
             chunks = schedule.chunks - gemm_sm90_sent::chunks_ahead;

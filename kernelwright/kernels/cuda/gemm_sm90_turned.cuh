@@ -20,17 +20,17 @@ KW_DEVICE gemm_sm90::Corner corner(const Turned&, int batch, int n, int block) {
     return {block * 2 * gemm_sm90::k_of_slot, n, batch};
 }
 
-using Problem = gemm_sm90::Problem<Turned>;  // its m are the columns of the result, its n the rows
+// Of a problem here, m are the columns of the result and n the rows.
 
 // Adds Steps times 256 of k to four columns of a row, eight neighbours along k for each lane and step.
-template <int Steps>
+template <int Steps, class Problem>
 KW_DEVICE void plain_steps(float (&sum)[4], const Problem& problem, const float* columns, int count, int batch, int row,
                            int position) {
     float x[Steps][8][4], value[Steps][8];
 #pragma unroll
     for (int s = 0; s < Steps; s++) {
         const int k = position + s * 256;
-        split::packed_values<Turned>(value[s], problem.w.row(batch, row), k, problem.w.inverses(batch, k)[row]);
+        split::packed_values<split::InOrder>(value[s], problem.w.row(batch, row), k, problem.w.inverses(batch, k)[row]);
 #pragma unroll
         for (int i = 0; i < 8; i++)
 #pragma unroll
@@ -46,7 +46,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const Problem& problem, const float*
 }
 
 // Elements (m, n) ... (m, n + 3) of the result in plain float32, by a whole warp, as split::plain_dots.
-template <int Steps>
+template <int Steps, class Problem>
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
     const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k, count = problem.m - n;
     const float* columns = problem.a + batch * problem.a_batch_pitch + n;
@@ -76,8 +76,8 @@ inline cudaError_t describe(Turned& w, TensorMap* map, const gemm_sm90::Operands
 
 namespace kw::gemm_sm90 {
 
-template <> struct Roles<gemm_sm90_turned::Turned> {
-    using Problem = gemm_sm90_turned::Problem;
+template <class W> struct Roles<W, true> {
+    using Problem = gemm_sm90::Problem<W>;
 
     __host__ __device__ static int rows(const Problem& problem) { return problem.n; }
     __host__ __device__ static int columns(const Problem& problem) { return problem.m; }
@@ -125,7 +125,7 @@ template <> struct Roles<gemm_sm90_turned::Turned> {
     KW_DEVICE static constexpr int x(int i) { return 0; }
     KW_DEVICE static void load(Scales& scales, const float* inverse) {
 #pragma unroll
-        for (int i = 0; i < gathered / 8; i++) scales[i] = load_constant(inverse + i * 8);
+        for (int i = 0; i < gathered / 8; i++) scales[i] = load_one(inverse + i * 8);
     }
     template <class Config>
     KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,

@@ -57,6 +57,22 @@ KW_DEVICE float load_constant(const float* pointer) {
     asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
     return v;
 }
+// What blocks of this kernel may have written, to those who know that they have.
+// kw: load_one
+KW_DEVICE float load_one(const float* pointer) {
+    float v;
+    asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
+    return v;
+}
+// kw: load_four
+KW_DEVICE float4 load_four(const float* pointer) {
+    float4 v;
+    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(pointer)
+                 : "memory");
+    return v;
+}
 // kw: prefetch_near
 KW_DEVICE void prefetch_near(const float* pointer) { asm volatile("prefetch.global.L1 [%0];" ::"l"(pointer) : "memory"); }
 // kw: load_constants
@@ -213,6 +229,9 @@ KW_DEVICE void store_box(const TensorMap* map, uint32_t source, int x, int y, in
 // kw: fence_for_copy_engine
 // Between what a thread wrote to shared memory and its word to whoever asks the copy engine to take it.
 KW_DEVICE void fence_for_copy_engine() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// kw: fence_memory_for_copy_engine
+// Between what threads wrote to global memory and its reading by the copy engine, on either side.
+KW_DEVICE void fence_memory_for_copy_engine() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 // kw: send_commit
 KW_DEVICE void send_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 // kw: send_wait

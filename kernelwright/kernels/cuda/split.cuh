@@ -247,14 +247,15 @@ KW_DEVICE float largest_of_warp(float largest) {
     return largest;
 }
 // kw: largest_of_block
-// Of a block of 256 threads; every thread gets it.
-KW_DEVICE float largest_of_block(float largest) {
+// Of every `Warps` warps of a block of 256 threads, or of all; every thread gets it.
+template <int Warps = 8> KW_DEVICE float largest_of_block(float largest) {
     largest = largest_of_warp(largest);
     __shared__ float of_warp[8];
-    if ((threadIdx.x & 31) == 0) of_warp[threadIdx.x >> 5] = largest;
+    const int warp = threadIdx.x >> 5;
+    if ((threadIdx.x & 31) == 0) of_warp[warp] = largest;
     __syncthreads();
 #pragma unroll
-    for (int i = 0; i < 8; i++) largest = fmaxf(largest, of_warp[i]);
+    for (int i = 0; i < Warps; i++) largest = fmaxf(largest, of_warp[warp / Warps * Warps + i]);
     return largest;
 }
 
@@ -267,10 +268,12 @@ template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, i
 }
 
 // kw: held_fours
-// Rows that a warp (k up to 1024) or a block (up to 8192) can hold in registers: each is read once.
+// Rows that a warp (k up to 1024), four (4096) or a block (8192) can hold in registers: each is read once.
 constexpr int held_fours = 8;  // of a thread
 // kw: k_of_warp
 constexpr int k_of_warp = held_fours * 32 * 4;
+// kw: k_of_warpgroup
+constexpr int k_of_warpgroup = held_fours * 128 * 4;
 // kw: k_of_block
 constexpr int k_of_block = held_fours * 256 * 4;
 
@@ -285,11 +288,11 @@ static __global__ void __launch_bounds__(256)
     const int row = blockIdx.x * rows_of_block + threadIdx.x / threads_of_row, batch = blockIdx.y;
     const int thread = threadIdx.x % threads_of_row;
     float* inverse = packed.inverse + (int64_t)batch * packed.padded_rows + row;
-    if (row >= packed.rows) {  // all of a warp; all of a block, where that holds a row
-        if (thread == 0) *inverse = 1.f;
-        return;
-    }
-    const Row<Prologue> x(source, batch, row, packed.k);
+    const bool inside = row < packed.rows;
+    if (!inside && thread == 0) *inverse = 1.f;
+    // All of a warp, or of a block. Warps that share a block with another row meet it at a barrier.
+    if ((WarpsOfRow == 1 || WarpsOfRow == 8) && !inside) return;
+    const Row<Prologue> x(source, batch, inside ? row : 0, packed.k);
     float4 v[held_fours];
 #pragma unroll
     for (int i = 0; i < held_fours; i++) v[i] = x.four((i * threads_of_row + thread) * 4);
@@ -297,7 +300,8 @@ static __global__ void __launch_bounds__(256)
 #pragma unroll
     for (int i = 0; i < held_fours; i++) largest = fmaxf(largest, largest_of_four(v[i]));
     if constexpr (WarpsOfRow == 1) largest = largest_of_warp(largest);
-    else largest = largest_of_block(largest);
+    else largest = largest_of_block<WarpsOfRow>(largest);
+    if (!inside) return;
     const uint32_t bits = scale_bits(largest);
     if (thread == 0) *inverse = inverse_of(bits);
     __half* out = packed.row(batch, row);
@@ -647,6 +651,19 @@ struct ByWarps {
     }
 };
 
+// kw: ByWarpgroups
+struct ByWarpgroups {
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        if (k_pitch != 1 || packed.k > k_of_warpgroup) return cudaErrorInvalidValue;
+        pack_held<Halves, 4, Prologue, Order><<<dim3(packed.padded_rows / 2, packed.batches), 256, 0, stream>>>(
+            w, row_pitch, k_pitch, batch_pitch, packed, made);
+        return cudaGetLastError();
+    }
+};
+
 // kw: ByBlocks
 struct ByBlocks {
     static int panels(int) { return 1; }
@@ -746,6 +763,7 @@ cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t bat
     const bool in_parts = (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
     if (k_pitch == 1) by = in_parts ? pack_by<Halves, ByParts, Prologue> : pack_by<Halves, ByRows, Prologue>;
     if (k_pitch == 1 && k <= k_of_block) by = pack_by<Halves, ByBlocks, Prologue>;
+    if (k_pitch == 1 && k <= k_of_warpgroup) by = pack_by<Halves, ByWarpgroups, Prologue>;
     if (k_pitch == 1 && k <= k_of_warp) by = pack_by<Halves, ByWarps, Prologue>;
     return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream, made);
 }

@@ -35,7 +35,7 @@ constexpr int most_idle_rounds = 1 << 20;  // of threads that only look again an
 int last_error = success;
 std::string failure;  // of the first thread that did something wrong; kept until it is asked for
 int multiprocessors = 132;
-bool blocks_run_backwards = false, threads_run_backwards = false;
+bool blocks_run_backwards = false, threads_run_backwards = false, blocks_run_at_once = false;
 std::map<const void*, int> allowed_dynamic_bytes;
 
 // --- switching between stacks
@@ -238,7 +238,7 @@ void run_cluster() {
             } while (round.progress && failure.empty());
         }
         if (!failure.empty()) return;
-        if (!any && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
+        if (!progress && engine_stepped()) continue;  // copies are late: they are made when nothing else can be done
         idle = progress ? 0 : idle + 1;
         if (failure.empty() && (!any || idle > most_idle_rounds)) fail(standstill());
     }
@@ -342,8 +342,13 @@ void fault(const char* format, ...) {
     std::abort();
 }
 
-int launch(const Shape& shape, const void* kernel, Body body, void* arguments, size_t argument_bytes) {
+int launch(const Shape& asked, const void* kernel, Body body, void* arguments, size_t argument_bytes) {
     if (!failure.empty()) return last_error;
+    Shape shape = asked;
+    // As many as have a multiprocessor each may run at once on a GPU, whether or not they ask for that.
+    const bool have_places = shape.grid.x <= (unsigned)multiprocessors && shape.grid.y * shape.grid.z == 1;
+    if (blocks_run_at_once && have_places && shape.cluster.x * shape.cluster.y * shape.cluster.z == 1)
+        shape.cluster = shape.grid, shape.at_once = true;
     if (const int error = refused(shape, kernel)) return last_error = error;
     const dim3 c = shape.cluster;
     const unsigned blocks = c.x * c.y * c.z, threads = shape.block.x * shape.block.y * shape.block.z;
@@ -542,5 +547,7 @@ void emulator_set_multiprocessors(int count) { emulator::multiprocessors = count
 void emulator_run_backwards(int blocks, int threads) {
     emulator::blocks_run_backwards = blocks, emulator::threads_run_backwards = threads;
 }
+
+void emulator_run_at_once(int blocks) { emulator::blocks_run_at_once = blocks; }
 
 }  // extern "C"

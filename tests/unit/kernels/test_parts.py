@@ -137,6 +137,7 @@ def test_a_product_has_the_one_way_of_packing_that_it_takes() -> None:
     assert "struct ByWarps" in text
     assert "pack_held" in text
     for other in (
+        "ByWarpgroups",
         "ByBlocks",
         "ByRows",
         "ByParts",
@@ -172,6 +173,7 @@ def test_only_weights_that_stream_bring_what_streams_them(streamed: int) -> None
     ("k_pitch", "rows", "k", "way"),
     [
         (1, 8192, 1024, "ByWarps"),
+        (1, 8192, 4096, "ByWarpgroups"),
         (1, 8192, 8192, "ByBlocks"),
         (1, 8192, 8193, "ByRows"),
         (1, 64, 32767, "ByRows"),

@@ -1,0 +1,267 @@
+// gemm_sm90 whose W, an activation, is packed beside the product, by blocks that have no tiles.
+//
+// 512 tiles on 132 multiprocessors are four rounds of 128, in which four multiprocessors have nothing to do. Here they
+// pack: rows of W, in the order in which tiles want them, as the copy engine brings them. What the first tiles want is packed before, by a launch of its
+// own. A word for the rows of a tile counts those that are packed; the thread that fills the ring waits for all of them.
+//
+// Packers wait for nobody and are the blocks with the lowest numbers, which are placed first: no tile waits for a block
+// that has no place. W lies along k, at multiples of 16 bytes, and rows are packed in the bits of split::pack.
+//
+//   struct Packing {
+//     static constexpr int packers;  // blocks that pack
+//     static constexpr int ahead;    // tiles, in their order, whose rows were packed before
+//     static constexpr int k;        // of a row: a multiple of 4, and 4096 at most
+//   };
+#pragma once
+
+#include "gemm_sm90_sent.cuh"
+
+namespace kw::gemm_sm90_beside {
+
+using namespace kw::ptx90;
+
+// Rows on their way from memory to shared memory, for each warp or warpgroup that packs them.
+constexpr int rows_under_way = 4;
+
+// W as `Order` packs it. A row of up to 1024 of k is a warp's, a longer one a warpgroup's; both hold it in registers.
+template <class Order, class Packing> struct Beside : Order {
+    static constexpr int packers = Packing::packers, ahead = Packing::ahead, row_k = Packing::k;
+    static constexpr int warps_of_row = row_k <= 1024 ? 1 : 4, threads_of_row = warps_of_row * 32;
+    static constexpr int fours = (row_k + 4 * threads_of_row - 1) / (4 * threads_of_row);  // of a row, in a thread
+    static constexpr int padded_row_k = (row_k + 63) / 64 * 64;
+    static_assert(row_k % 4 == 0 && row_k <= 4096, "eight vectors of four, or fewer, in each thread");
+    const float* from;  // as it lies
+    int64_t row_pitch, batch_pitch;
+
+    // Of tile_n rows that begin at n, which are packed: counted by warps. No other use is made of these words here.
+    KW_DEVICE uint32_t* count(int batch, int n) const { return this->largest + (int64_t)batch * this->padded_rows + n; }
+};
+
+// Rows of all batches are numbered through; this many of them, of the first tiles, are packed before.
+template <class Config, class W> __host__ __device__ int rows_packed_before(const W& w) {
+    const int tiles = (w.rows + Config::tile_n - 1) / Config::tile_n, batch = W::ahead / tiles;
+    return batch < w.batches ? batch * w.rows + W::ahead % tiles * Config::tile_n : w.batches * w.rows;
+}
+
+template <class W> struct Held {  // what a thread has of a row
+    float4 v[W::fours];
+    int batch, row;
+};
+
+// Of thread `thread` of a row, in vector i.
+template <class W> KW_DEVICE int k_of(int thread, int i) { return (i * W::threads_of_row + thread) * 4; }
+template <class W> KW_DEVICE bool has(int thread, int i, int k_count) {
+    return (i + 1) * W::threads_of_row * 4 <= k_count || k_of<W>(thread, i) < k_count;
+}
+
+// A thread's vectors of a row in memory.
+template <class W> KW_DEVICE void take(Held<W>& held, const float* row, int thread) {
+#pragma unroll
+    for (int i = 0; i < W::fours; i++)
+        held.v[i] = has<W>(thread, i, W::row_k) ? *(const float4*)(row + k_of<W>(thread, i)) : make_float4(0.f, 0.f, 0.f, 0.f);
+}
+
+// Over the threads of a row. `of_warps`: shared memory for the four warps of a row, which do not come here again before all
+// have left: rows take two such places in turn.
+template <int Warps> KW_DEVICE float largest_of_row(float largest, float* of_warps, int barrier) {
+    largest = split::largest_of_warp(largest);
+    if constexpr (Warps > 1) {
+        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32 % Warps] = largest;
+        named_sync(barrier, Warps * 32);
+#pragma unroll
+        for (int i = 0; i < Warps; i++) largest = fmaxf(largest, of_warps[i]);
+    }
+    return largest;
+}
+
+// Where a thread's vectors go in a packed row: 8 bytes of hi, and 32 of k on 8 of lo.
+template <class W> KW_DEVICE int first_place(int thread) {
+    const int k = thread * 4, inside = W::in_order ? k & 31 : (k & 16) + (k & 4) * 2 + (k & 8) / 2;
+    return (k >> 5) * W::block_pitch + inside;
+}
+
+// Of two neighbouring lanes, where pairs are not in the order of k, the even one has the first pairs of both, the odd one
+// the second.
+template <class W> KW_DEVICE uint2 traded(const uint32_t (&pairs)[2], bool odd) {
+    if constexpr (W::in_order) return make_uint2(pairs[0], pairs[1]);
+    const uint32_t other = __shfl_xor_sync(~0u, odd ? pairs[0] : pairs[1], 1);
+    return odd ? make_uint2(other, pairs[1]) : make_uint2(pairs[0], other);
+}
+
+// A row's pairs to their places. `Special`: some of it may not be finite.
+template <bool Special, class W> KW_DEVICE void store_pairs(const Held<W>& held, __half* out, int thread, float scale) {
+#pragma unroll
+    for (int i = 0; i < W::fours; i++, out += W::threads_of_row / 8 * W::block_pitch) {
+        const float4 v = held.v[i];
+        uint32_t hi[2], lo[2];
+        split::to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
+        split::to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+        if constexpr (Special)
+            lo[0] = split::without_special(lo[0], v.x, v.y), lo[1] = split::without_special(lo[1], v.z, v.w);
+        const uint2 high = traded<W>(hi, thread & 1), low = traded<W>(lo, thread & 1);
+        if (!has<W>(thread, i, W::padded_row_k)) continue;
+        *(uint2*)out = high;
+        *(uint2*)(out + split::packed_block) = low;
+    }
+}
+
+// A row that its threads hold. `before_stores` runs when all of them do and nothing of it is stored yet.
+template <class W, class Before>
+KW_DEVICE void pack_row(const Held<W>& held, const W& w, int thread, float* of_warps, int barrier,
+                        const Before& before_stores) {
+    float largest = 0.f, probe = 0.f;
+#pragma unroll
+    for (int i = 0; i < W::fours; i++) {
+        const float4 v = held.v[i];
+        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))));
+        probe = fmaf(v.x, 0.f, fmaf(v.y, 0.f, fmaf(v.z, 0.f, fmaf(v.w, 0.f, probe))));  // Inf * 0 and NaN * 0 are NaN
+    }
+    const bool special = __any_sync(~0u, probe != 0.f);
+    if (special) {
+        largest = 0.f;
+#pragma unroll
+        for (int i = 0; i < W::fours; i++) largest = fmaxf(largest, split::largest_of_four(held.v[i]));
+    }
+    const uint32_t bits = split::scale_bits(largest_of_row<W::warps_of_row>(largest, of_warps, barrier));
+    before_stores();
+    if (thread == 0) w.inverse[(int64_t)held.batch * w.padded_rows + held.row] = split::inverse_of(bits);
+    __half* out = w.row(held.batch, held.row) + first_place<W>(thread);
+    if (special) store_pairs<true>(held, out, thread, split::scale_of(bits));
+    else store_pairs<false>(held, out, thread, split::scale_of(bits));
+}
+
+// What the first tiles want; and words that count nothing yet, and the scale 1 beyond the last row.
+constexpr int threads_before = 256;
+
+template <class Config, class W>
+static __global__ void __launch_bounds__(threads_before) pack_before_kernel(const __grid_constant__ W w) {
+    let_launch_begin();
+    constexpr int rows_of_block = threads_before / W::threads_of_row;
+    __shared__ float of_warps[threads_before / 32];
+    const int team = threadIdx.x / W::threads_of_row, thread = threadIdx.x % W::threads_of_row;
+    const int row = blockIdx.x * rows_of_block + team;
+    const bool inside = row < rows_packed_before<Config>(w);
+    Held<W> held;
+    held.batch = row / w.rows, held.row = row - held.batch * w.rows;
+    if (inside) take(held, w.from + held.batch * w.batch_pitch + held.row * w.row_pitch, thread);
+    const int words = w.batches * w.padded_rows;
+    for (int i = blockIdx.x * threads_before + threadIdx.x; i < words; i += gridDim.x * threads_before) {
+        w.largest[i] = 0;
+        if (i % w.padded_rows >= w.rows) w.inverse[i] = 1.f;
+    }
+    if (inside) pack_row(held, w, thread, of_warps + team * W::warps_of_row, 1 + team, [] {});
+}
+
+}  // namespace kw::gemm_sm90_beside
+
+namespace kw::gemm_sm90 {
+
+template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Order, Packing>> {
+    using W = gemm_sm90_beside::Beside<Order, Packing>;
+    static constexpr int packers = W::packers;
+
+    // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their way to
+    // the first cache, and so are those of the tile before again, which will be wanted first: the wait has emptied it.
+    template <class Config> KW_DEVICE static const float* await(const W& w, int batch, int n, const float* before) {
+        const float* scales = w.inverse + (int64_t)batch * w.padded_rows + n;
+        if (batch * ((w.rows + Config::tile_n - 1) / Config::tile_n) + n / Config::tile_n >= W::ahead) {
+            const uint32_t wanted = min(Config::tile_n, w.rows - n) * W::warps_of_row;
+            const uint32_t* count = w.count(batch, n);
+            for (uint32_t seen = 0; seen < wanted;) {
+                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
+                if (seen < wanted) __nanosleep(200);
+            }
+            fence_memory_for_copy_engine();
+            if (before != nullptr) prefetch<Config>(before);
+        }
+        prefetch<Config>(scales);
+        return scales;
+    }
+    template <class Config> KW_DEVICE static void prefetch(const float* scales) {
+#pragma unroll
+        for (int i = 0; i < Config::tile_n; i += 32) prefetch_near(scales + i);
+    }
+
+    // All threads of a block: its share of the rows that were not packed before. `data` and `barriers`: shared memory.
+    template <class Config> KW_DEVICE static void pack(const W& w, uint8_t* data, uint64_t* barriers) {
+        using namespace gemm_sm90_beside;
+        constexpr int teams = threads / W::threads_of_row, step = teams * W::packers, row_bytes = W::row_k * 4;
+        const int team = threadIdx.x / W::threads_of_row, thread = threadIdx.x % W::threads_of_row;
+        const uint32_t arrived = shared_address(barriers + team * rows_under_way);
+        uint8_t* const slots_of_team = data + team * rows_under_way * row_bytes;
+        float* const of_warps = reinterpret_cast<float*>(data + teams * rows_under_way * row_bytes) + team * 2 * W::warps_of_row;
+        const int rows = w.batches * w.rows;
+        const auto bring = [&](int row, int slot) {
+            if (thread != 0 || row >= rows) return;
+            const int batch = row / w.rows;
+            barrier_arrive_and_expect(arrived + slot * 8, row_bytes);
+            load_bytes(shared_address(slots_of_team + slot * row_bytes),
+                       w.from + batch * w.batch_pitch + (row - batch * w.rows) * w.row_pitch, row_bytes, arrived + slot * 8);
+        };
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < teams * rows_under_way; i++) barrier_init(shared_address(barriers + i), 1);
+            barrier_init_fence();
+        }
+        __syncthreads();
+        const int first = rows_packed_before<Config>(w) + blockIdx.x * teams + team;
+        for (int i = 0; i < rows_under_way; i++) bring(first + i * step, i);
+        // A warp says how many rows of a tile it has packed when it is about to store one of the next tile: what it says
+        // has to wait until all it stored is through, for longer than a row takes.
+        uint32_t* unsaid = nullptr;
+        uint32_t rows_unsaid = 0;
+        const auto say = [&] {
+            if (rows_unsaid == 0) return;
+            fence_memory_for_copy_engine();
+            __syncwarp();
+            if (threadIdx.x % 32 == 0)
+                asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(unsaid), "r"(rows_unsaid) : "memory");
+            rows_unsaid = 0;
+        };
+        uint32_t turn = 0;
+#pragma unroll 1
+        for (int row = first; row < rows; row += step, turn++) {
+            const int slot = turn % rows_under_way;
+            barrier_wait(arrived + slot * 8, turn / rows_under_way & 1);
+            Held<W> held;
+            held.batch = row / w.rows, held.row = row - held.batch * w.rows;
+            take(held, reinterpret_cast<const float*>(slots_of_team + slot * row_bytes), thread);
+            uint32_t* const count = w.count(held.batch, held.row / Config::tile_n * Config::tile_n);
+            pack_row(held, w, thread, of_warps + turn % 2 * W::warps_of_row, 1 + team, [&] {
+                __syncwarp();  // all threads of the row have read it
+                bring(row + rows_under_way * step, slot);
+                if (count != unsaid) say(), unsaid = count;
+            });
+            rows_unsaid++;
+        }
+        say();
+    }
+};
+
+}  // namespace kw::gemm_sm90
+
+namespace kw::gemm_sm90_beside {
+
+#ifndef __CUDACC_RTC__
+// As gemm_sm90 asks of a W.
+template <class Order, class Packing>
+cudaError_t describe(Beside<Order, Packing>& w, TensorMap* map, const gemm_sm90::Operands& operands, int panels, int rows) {
+    using gemm_sm90::describe;
+    w.from = operands.w_from, w.row_pitch = operands.w_row_pitch, w.batch_pitch = operands.w_batch_pitch;
+    return describe(static_cast<Order&>(w), map, operands, panels, rows);
+}
+
+// Packs what the first tiles want; gemm_sm90_sent::launch comes next.
+template <class Config, class W> cudaError_t pack_before(const gemm_sm90::Operands& operands, cudaStream_t stream) {
+    if (operands.k != W::row_k) return cudaErrorInvalidValue;
+    W w;
+    static_cast<split::Packed&>(w) = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k,
+                                                        operands.w_batches);
+    w.from = operands.w_from, w.row_pitch = operands.w_row_pitch, w.batch_pitch = operands.w_batch_pitch;
+    const int rows_of_block = threads_before / W::threads_of_row, rows = rows_packed_before<Config>(w);
+    const int blocks = rows > 0 ? (rows + rows_of_block - 1) / rows_of_block : 1;
+    pack_before_kernel<Config, W><<<blocks, threads_before, 0, stream>>>(w);
+    return cudaGetLastError();
+}
+#endif
+
+}  // namespace kw::gemm_sm90_beside

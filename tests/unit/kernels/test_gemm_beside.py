@@ -1,0 +1,87 @@
+"""W packed beside the product: by whom, how much of it before, where it is offered and where not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from kernelwright.device import resolve
+from kernelwright.kernels import gemm_sm90, gemm_sm90_beside, gemm_sm90_bricks, gemm_sm90_turned
+from kernelwright.kernels.gemm_shape import Gemm, Operand
+from kernelwright.tune.tune import short_list
+from tests.unit.kernels.test_gemm_bricks import BATCHES, kernel_of
+
+H200 = resolve("h200")
+
+
+def product(m: int, n: int, k: int, batches: int = 1) -> Gemm:
+    """a @ b.t(): both lie along k."""
+    a = Operand("float32", k, 1, m * k if batches > 1 else 0, constant=False)
+    w = Operand("float32", k, 1, n * k if batches > 1 else 0, constant=False)
+    return Gemm(m, n, k, batches, a, w, 4, 4 * batches * m * n, sendable=True)
+
+
+SQUARES = product(1024, 1024, 1024, 16)
+BESIDE = gemm_sm90.Config(256, 64, 1, 4, sent=True, packers=4, ahead=20)
+
+
+def test_multiprocessors_without_a_tile_pack() -> None:
+    """512 tiles are four rounds of 128."""
+    widest = [c for c in gemm_sm90.configs(SQUARES, H200) if c.packers and c.tile_n == 256]
+    assert {c.packers for c in widest} == {H200.multiprocessors - 128}
+    assert len({c.ahead for c in widest}) == 2  # as fast as was measured, and as hoped
+    assert all(0 < c.ahead < 16 * 4 for c in widest)
+
+
+@pytest.mark.parametrize("rows", [8448, 16896])
+def test_nobody_packs_where_every_multiprocessor_has_a_tile(rows: int) -> None:
+    """32 rows of tiles by 33 or 66 columns: 8 and 16 rounds."""
+    assert not any(c.packers for c in gemm_sm90.configs(product(4096, rows, 1024), H200) if c.tile_n == 256)
+
+
+def test_no_tile_waits_for_packers_that_are_as_fast_as_was_measured() -> None:
+    ranked = [c for c in gemm_sm90.configs(SQUARES, H200) if c.packers and c.tile_n == 256]
+    rounds = gemm_sm90.rounds_of(ranked[0], SQUARES, H200)
+    late = {c.ahead: gemm_sm90_beside.late_us(c.packers, c.ahead, SQUARES, H200, rounds) for c in ranked}
+    assert late[max(late)] == pytest.approx(0.0, abs=1e-6)
+    assert late[min(late)] > 50.0  # by packers that are not as fast as was hoped
+    assert late[min(late)] == max(late.values())
+
+
+def test_the_tuner_tries_little_and_much_and_nothing_beside() -> None:
+    kernel = kernel_of(BATCHES, (16, 1024, 1024), (16, 1024, 1024))
+    tried = [c for c in short_list(kernel, H200) if isinstance(c, gemm_sm90_turned.Config) and c.sent]
+    assert sorted(bool(c.packers) for c in tried) == [False, True, True]
+
+
+REFUSED = {
+    "a weight": (BESIDE, replace(SQUARES, w=replace(SQUARES.w, constant=True)), "each call brings it"),
+    "rows side by side": (BESIDE, replace(SQUARES, w=Operand("float32", 1, 1024, 2**20, False)), "along k"),
+    "odd k": (
+        BESIDE,
+        replace(product(1024, 1024, 1022, 16), w=replace(SQUARES.w, row_pitch=1024)),
+        "each call brings it",
+    ),
+    "long rows": (BESIDE, product(1024, 1024, 8192, 16), "up to 4,096"),
+    "results that are stored": (replace(BESIDE, sent=False), SQUARES, "the copy engine takes"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_others_are_refused_in_words(name: str) -> None:
+    config, gemm, reason = REFUSED[name]
+    assert reason in str(gemm_sm90.why_not(config, gemm, H200))
+
+
+def test_bricks_are_packed_before() -> None:
+    b = Operand("float32", 1, 1024, 2**20, constant=False)
+    config = gemm_sm90_bricks.Config(256, 64, 1, 4, sent=True, packers=4, ahead=20)
+    assert "before" in str(gemm_sm90_bricks.why_not(config, replace(SQUARES, w=b), H200))
+
+
+def test_the_first_operand_may_be_the_one_that_is_packed_beside() -> None:
+    turned = replace(SQUARES, w=Operand("float32", 1, 1024, 2**20, constant=False))
+    config = gemm_sm90_turned.Config(256, 64, 1, 4, sent=True, packers=4, ahead=20)
+    assert gemm_sm90_turned.why_not(config, turned, H200) is None
+    assert "Beside<kw::gemm_sm90_turned::Turned" in gemm_sm90_turned.entry("gemm", config, turned, "Epilogue")
