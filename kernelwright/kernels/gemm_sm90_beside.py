@@ -7,19 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from kernelwright.device import Device
-from kernelwright.kernels.gemm_pairs import a_is_copied, w_is_packed_each_time
+from kernelwright.kernels.gemm_pairs import (
+    HELD_RATE,
+    K_OF_WARP,
+    K_OF_WARPGROUP,
+    a_is_copied,
+    w_is_packed_each_time,
+)
 from kernelwright.kernels.gemm_shape import Gemm, constants, copy_us, is_as_it_lies, rows_are_readable
 
-__all__ = ["Rounds", "before_us", "called", "late_us", "struct", "ways", "why_not"]
+__all__ = ["UNPROVEN", "Rounds", "before_us", "called", "late_us", "struct", "ways", "why_not"]
 
-K_OF_WARP, LONGEST_K = 1024, 4096  # of a row that a warp or a warpgroup holds in registers, eight vectors a thread
-MOST_PACKERS = 16
-# Of W, what one multiprocessor reads and packs, where rows are a warp's and where they are a warpgroup's: a little less
-# than was measured on an H200 while each row was told of by itself. Told of once for a tile, it should be more; the
-# tuner tries that too.
-PACKER_GBPS, HOPED_GBPS = (20.0, 14.0), 50.0
-# Packing's share of a copy's rate in the launch before.
-BEFORE_RATE = 0.93
+LONGEST_K = K_OF_WARPGROUP
+MOST_PACKERS = 8
+# What one multiprocessor takes for a row of W that is a warp's, of which it has twelve, and for one that is a
+# warpgroup's. Measured on an H200, for rows of 1024 and of 2048 to 4096, while each was told of by itself: that is
+# what counted, not their length.
+ROW_US = (0.2, 0.75)
+# Told of once for a tile, it should take less; the tuner tries this too.
+HOPED_ROW_US, HOPED_GBPS = (0.05, 0.15), 50.0
+# That form has not been timed. It comes first only where it should save more than this.
+UNPROVEN = 1.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +55,15 @@ def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[tuple[int, int]
     """As many packers as whole rounds of tiles leave idle, and the tiles whose rows are packed before, since they could
     not pack these in time: as fast as was measured, and as hoped."""
     tiles = gemm.batches * rounds.tiles_m * math.ceil(gemm.n / rounds.tile_n)
-    workers = math.ceil(tiles / math.ceil(tiles / device.multiprocessors))
-    packers = min(device.multiprocessors - workers, MOST_PACKERS)
+    idle = device.multiprocessors - math.ceil(tiles / math.ceil(tiles / device.multiprocessors))
+    packers = min(idle, MOST_PACKERS)
     if packers == 0 or why_not(gemm):
         return
-    for gbps in (gbps_of(gemm), HOPED_GBPS):
-        unit_us = packing_us(gemm, rounds, packers, gbps)
-        ahead = max(
-            math.ceil(unit + 1 - wanted / unit_us) for unit, wanted in enumerate(wanted_us(gemm, rounds, workers))
-        )
-        if 0 <= ahead < units(gemm, rounds):
+    for row_us in dict.fromkeys((measured_row_us(gemm), hoped_row_us(gemm))):
+        unit_us = rounds.tile_n * row_us / packers
+        wanted = enumerate(wanted_us(gemm, rounds, device.multiprocessors - packers))
+        ahead = max(math.ceil(unit + 1 - when / unit_us) for unit, when in wanted)
+        if ahead < units(gemm, rounds):
             yield packers, ahead
 
 
@@ -65,13 +72,12 @@ def units(gemm: Gemm, rounds: Rounds) -> int:
     return gemm.w_batches * math.ceil(gemm.n / rounds.tile_n)
 
 
-def gbps_of(gemm: Gemm) -> float:
-    return PACKER_GBPS[gemm.k > K_OF_WARP]
+def measured_row_us(gemm: Gemm) -> float:
+    return ROW_US[gemm.k > K_OF_WARP]
 
 
-def packing_us(gemm: Gemm, rounds: Rounds, packers: int, gbps: float) -> float:
-    """All packers, for the rows of a tile."""
-    return 4 * rounds.tile_n * gemm.k / (packers * gbps * 1e3)
+def hoped_row_us(gemm: Gemm) -> float:
+    return max(HOPED_ROW_US[gemm.k > K_OF_WARP], 4 * gemm.k / (HOPED_GBPS * 1e3))
 
 
 def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
@@ -84,15 +90,15 @@ def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
 
 
 def late_us(packers: int, ahead: int, gemm: Gemm, device: Device, rounds: Rounds) -> float:
-    """How long tiles wait for packers."""
-    unit_us = packing_us(gemm, rounds, packers, gbps_of(gemm))
+    """How long tiles wait for packers that are as fast as was measured."""
+    unit_us = rounds.tile_n * measured_row_us(gemm) / packers
     wanted = enumerate(wanted_us(gemm, rounds, device.multiprocessors - packers))
     return max(0.0, *((unit - ahead + 1) * unit_us - when for unit, when in wanted))
 
 
 def before_us(ahead: int, gemm: Gemm, tile_n: int, device: Device) -> float:
     """The launch before, which packs the rows of so many tiles."""
-    moved = 4 * ahead * tile_n * gemm.k / BEFORE_RATE
+    moved = 4 * ahead * tile_n * gemm.k / HELD_RATE
     return copy_us(moved, moved, device)
 
 

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from kernelwright.device import Device
 from kernelwright.kernels import gemm_sm90
 from kernelwright.kernels import gemm_sm90_beside as beside
-from kernelwright.kernels.gemm_pairs import BUFFER_ALIGNMENT_BYTES, rate_of_rows, round_up, way_of
+from kernelwright.kernels.gemm_pairs import (
+    BUFFER_ALIGNMENT_BYTES,
+    HELD_RATE,
+    K_OF_BLOCK,
+    rate_of_rows,
+    round_up,
+    way_of,
+)
 from kernelwright.kernels.gemm_pairs import packed_bytes as packed_bytes_of
 from kernelwright.kernels.gemm_shape import Gemm, copy_us, is_as_it_lies
 from kernelwright.kernels.gemm_sm90 import arithmetic, floor_us
@@ -28,9 +35,7 @@ __all__ = [
 
 HEADER = "gemm_sm90_turned.cuh"
 HEADERS = (*gemm_sm90.HEADERS, "gemm_sm90_turned")
-LONGEST_HELD = 8192  # of k, in a block's registers while it is packed, as split.cuh has it
-# Packing's share of a copy's rate where rows lie along k and leave 16 bytes at a time: an estimate.
-PACKING_RATE = 0.93
+LONGEST_HELD = K_OF_BLOCK  # of k, in a block's registers while it is packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +104,8 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """The product as gemm_sm90 multiplies it, after the first operand was packed."""
     if config.packers:
         packing_us = gemm_sm90.packing_beside_us(config, packed_first(gemm), device)
-        return gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us
-    rate = rate_of_rows(gemm.k) if is_packed_by_panels(gemm) else PACKING_RATE
+        return beside.UNPROVEN * (gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us)
+    rate = rate_of_rows(gemm.k) if is_packed_by_panels(gemm) else HELD_RATE
     moved = 4 * turned(gemm).w_batches * gemm.m * gemm.k / rate
     return gemm_sm90.multiplying_us(config, turned(gemm), device) + copy_us(moved, moved, device)
 

@@ -262,7 +262,8 @@ def brick_us(config: BrickConfig, work: Work, device: Device) -> float:
     idle = min(math.ceil(waves) / waves, 1.1) if waves > 1 else 1.0
     gaps = 1.3 if each == 1 else 1.0
     narrow = 1.0 + 0.03 * max(0.0, math.log2(16 / (config.lanes * work.widest)))
-    slower = lines * shortage * gaps * narrow * idle * (1.2 - 0.2 * filled)
+    uneven = 1.0 + 0.002 * abs(math.log2(config.levels / config.layers))  # even ones are those that were measured
+    slower = lines * shortage * gaps * narrow * idle * uneven * (1.2 - 0.2 * filled)
     return LAUNCH_US + floor_us(work, device) * slower
 
 

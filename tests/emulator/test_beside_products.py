@@ -41,7 +41,7 @@ def case(template: str, sizes: dict[str, Any], tile_n: int = 256) -> Case:
 
 SM90, TURNED = "gemm_sm90", "gemm_sm90_turned"
 
-# Rows of a warp and of a warpgroup, whole vectors and tails of k, tails of rows and columns, one W for all batches.
+# Rows of a warp and of a warpgroup, whole vectors and tails of k, tails of rows and columns, both orders of pairs.
 CASES = {
     "rows of a warp": case(TURNED, {"BATCH": 3, "M": 260, "N": 36, "K": 140}),
     "whole vectors": case(TURNED, {"BATCH": 2, "M": 260, "N": 36, "K": 128}),

@@ -1,8 +1,9 @@
 // gemm_sm90 whose W, an activation, is packed beside the product, by blocks that have no tiles.
 //
 // 512 tiles on 132 multiprocessors are four rounds of 128, in which four multiprocessors have nothing to do. Here they
-// pack: rows of W, in the order in which tiles want them, as the copy engine brings them. What the first tiles want is packed before, by a launch of its
-// own. A word for the rows of a tile counts those that are packed; the thread that fills the ring waits for all of them.
+// pack: rows of W, in the order in which tiles want them, as the copy engine brings them. What the first tiles want is
+// packed before, by a launch of its own. A word for the rows of a tile counts those that are packed; the thread that
+// fills the ring waits for all of them.
 //
 // Packers wait for nobody and are the blocks with the lowest numbers, which are placed first: no tile waits for a block
 // that has no place. W lies along k, at multiples of 16 bytes, and rows are packed in the bits of split::pack.
@@ -58,11 +59,12 @@ template <class W> KW_DEVICE bool has(int thread, int i, int k_count) {
 template <class W> KW_DEVICE void take(Held<W>& held, const float* row, int thread) {
 #pragma unroll
     for (int i = 0; i < W::fours; i++)
-        held.v[i] = has<W>(thread, i, W::row_k) ? *(const float4*)(row + k_of<W>(thread, i)) : make_float4(0.f, 0.f, 0.f, 0.f);
+        held.v[i] = has<W>(thread, i, W::row_k) ? *(const float4*)(row + k_of<W>(thread, i))
+                                                : make_float4(0.f, 0.f, 0.f, 0.f);
 }
 
-// Over the threads of a row. `of_warps`: shared memory for the four warps of a row, which do not come here again before all
-// have left: rows take two such places in turn.
+// Over the threads of a row. `of_warps`: shared memory for the four warps of a row, which do not come here again before
+// all have left: rows take two such places in turn.
 template <int Warps> KW_DEVICE float largest_of_row(float largest, float* of_warps, int barrier) {
     largest = split::largest_of_warp(largest);
     if constexpr (Warps > 1) {
@@ -80,8 +82,8 @@ template <class W> KW_DEVICE int first_place(int thread) {
     return (k >> 5) * W::block_pitch + inside;
 }
 
-// Of two neighbouring lanes, where pairs are not in the order of k, the even one has the first pairs of both, the odd one
-// the second.
+// Of two neighbouring lanes, where pairs are not in the order of k, the even one has the first pairs of both, the odd
+// one the second.
 template <class W> KW_DEVICE uint2 traded(const uint32_t (&pairs)[2], bool odd) {
     if constexpr (W::in_order) return make_uint2(pairs[0], pairs[1]);
     const uint32_t other = __shfl_xor_sync(~0u, odd ? pairs[0] : pairs[1], 1);
@@ -160,8 +162,9 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
     using W = gemm_sm90_beside::Beside<Order, Packing>;
     static constexpr int packers = W::packers;
 
-    // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their way to
-    // the first cache, and so are those of the tile before again, which will be wanted first: the wait has emptied it.
+    // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their
+    // way to the first cache, and so are those of the tile before again, which will be wanted first: the wait has
+    // emptied it.
     template <class Config> KW_DEVICE static const float* await(const W& w, int batch, int n, const float* before) {
         const float* scales = w.inverse + (int64_t)batch * w.padded_rows + n;
         if (batch * ((w.rows + Config::tile_n - 1) / Config::tile_n) + n / Config::tile_n >= W::ahead) {
@@ -186,17 +189,21 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
     template <class Config> KW_DEVICE static void pack(const W& w, uint8_t* data, uint64_t* barriers) {
         using namespace gemm_sm90_beside;
         constexpr int teams = threads / W::threads_of_row, step = teams * W::packers, row_bytes = W::row_k * 4;
+        constexpr int ring_bytes = teams * rows_under_way * row_bytes;
+        static_assert(Config::packed_before, "it begins as the launch before it ends");
+        static_assert(ring_bytes + teams * 2 * W::warps_of_row * 4 <= smem_bytes, "rows under way have room");
+        static_assert(teams * rows_under_way <= 6 * slots, "and barriers, of products whose results are sent");
         const int team = threadIdx.x / W::threads_of_row, thread = threadIdx.x % W::threads_of_row;
         const uint32_t arrived = shared_address(barriers + team * rows_under_way);
         uint8_t* const slots_of_team = data + team * rows_under_way * row_bytes;
-        float* const of_warps = reinterpret_cast<float*>(data + teams * rows_under_way * row_bytes) + team * 2 * W::warps_of_row;
+        float* const of_warps = reinterpret_cast<float*>(data + ring_bytes) + team * 2 * W::warps_of_row;
         const int rows = w.batches * w.rows;
         const auto bring = [&](int row, int slot) {
             if (thread != 0 || row >= rows) return;
             const int batch = row / w.rows;
+            const float* from = w.from + batch * w.batch_pitch + (row - batch * w.rows) * w.row_pitch;
             barrier_arrive_and_expect(arrived + slot * 8, row_bytes);
-            load_bytes(shared_address(slots_of_team + slot * row_bytes),
-                       w.from + batch * w.batch_pitch + (row - batch * w.rows) * w.row_pitch, row_bytes, arrived + slot * 8);
+            load_bytes(shared_address(slots_of_team + slot * row_bytes), from, row_bytes, arrived + slot * 8);
         };
         if (threadIdx.x == 0) {
             for (int i = 0; i < teams * rows_under_way; i++) barrier_init(shared_address(barriers + i), 1);
@@ -205,8 +212,8 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
         __syncthreads();
         const int first = rows_packed_before<Config>(w) + blockIdx.x * teams + team;
         for (int i = 0; i < rows_under_way; i++) bring(first + i * step, i);
-        // A warp says how many rows of a tile it has packed when it is about to store one of the next tile: what it says
-        // has to wait until all it stored is through, for longer than a row takes.
+        // A warp says how many rows of a tile it has packed when it is about to store one of the next tile: to say it,
+        // it has to wait until all it stored is through, for longer than a row takes.
         uint32_t* unsaid = nullptr;
         uint32_t rows_unsaid = 0;
         const auto say = [&] {
@@ -244,7 +251,8 @@ namespace kw::gemm_sm90_beside {
 #ifndef __CUDACC_RTC__
 // As gemm_sm90 asks of a W.
 template <class Order, class Packing>
-cudaError_t describe(Beside<Order, Packing>& w, TensorMap* map, const gemm_sm90::Operands& operands, int panels, int rows) {
+cudaError_t describe(Beside<Order, Packing>& w, TensorMap* map, const gemm_sm90::Operands& operands, int panels,
+                     int rows) {
     using gemm_sm90::describe;
     w.from = operands.w_from, w.row_pitch = operands.w_row_pitch, w.batch_pitch = operands.w_batch_pitch;
     return describe(static_cast<Order&>(w), map, operands, panels, rows);

@@ -57,8 +57,8 @@ KW_DEVICE float load_constant(const float* pointer) {
     asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
     return v;
 }
-// What blocks of this kernel may have written, to those who know that they have.
 // kw: load_one
+// What blocks of this kernel may have written, to those who know that they have.
 KW_DEVICE float load_one(const float* pointer) {
     float v;
     asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
