@@ -15,6 +15,7 @@ from kernelwright.flags import CPU_COMPILE_FLAGS
 from kernelwright.ir.dtypes import DTYPES, DType, float32
 from kernelwright.ir.scalars import SCALARS, Scalar
 from kernelwright.kernels.device import DIRECTORY, Target, inline, parts
+from kernelwright.kernels.parts import mentions
 from kernelwright.settings import read_settings
 
 HEADERS = sorted(DIRECTORY.glob("*.cuh"))
@@ -87,7 +88,7 @@ def test_no_part_needs_a_later_one(target: Target) -> None:
     provided = {name for part in parts(target) for name in part.provides}
     for part in parts(target):
         seen.update(part.provides)
-        assert part.mentions() & provided <= seen, f"{part.provides} in {part.header}"
+        assert mentions(part) & provided <= seen, f"{part.provides} in {part.header}"
 
 
 def test_the_text_is_the_same_whatever_the_order_of_the_names() -> None:

@@ -27,6 +27,7 @@
 namespace kw::gemm_sm90_late {
 
 using namespace kw::gemm_sm90_half;
+using namespace kw::ptx90;
 
 // The epilogue of a product whose results leave late.
 template <class Epilogue> struct Late {
