@@ -270,12 +270,6 @@ template <class Prologue> KW_DEVICE float largest_in(const Row<Prologue>& row, i
 // kw: held_fours
 // Rows that a warp (k up to 1024), four (4096) or a block (8192) can hold in registers: each is read once.
 constexpr int held_fours = 8;  // of a thread
-// kw: k_of_warp
-constexpr int k_of_warp = held_fours * 32 * 4;
-// kw: k_of_warpgroup
-constexpr int k_of_warpgroup = held_fours * 128 * 4;
-// kw: k_of_block
-constexpr int k_of_block = held_fours * 256 * 4;
 
 // kw: pack_held
 template <int Halves, int WarpsOfRow, class Prologue, class Packed>
@@ -638,44 +632,27 @@ KW_DEVICE void take_plain(End& end, int which, const Problem& problem, const typ
 // --- ways to pack: a struct each, so that a file has no other than its own
 
 #ifndef __CUDACC_RTC__
+// kw: HeldBy
+// Rows that so many warps hold.
+template <int Warps> struct HeldBy {
+    static constexpr int most_k = held_fours * Warps * 128;
+    static int panels(int) { return 1; }
+    template <int Halves, class Prologue, class Order>
+    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
+                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
+        if (k_pitch != 1 || packed.k > most_k) return cudaErrorInvalidValue;
+        const dim3 blocks(packed.padded_rows / (8 / Warps), packed.batches);
+        pack_held<Halves, Warps, Prologue, Order><<<blocks, 256, 0, stream>>>(w, row_pitch, k_pitch, batch_pitch,
+                                                                              packed, made);
+        return cudaGetLastError();
+    }
+};
 // kw: ByWarps
-struct ByWarps {
-    static int panels(int) { return 1; }
-    template <int Halves, class Prologue, class Order>
-    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
-                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
-        if (k_pitch != 1 || packed.k > k_of_warp) return cudaErrorInvalidValue;
-        pack_held<Halves, 1, Prologue, Order><<<dim3(packed.padded_rows / 8, packed.batches), 256, 0, stream>>>(
-            w, row_pitch, k_pitch, batch_pitch, packed, made);
-        return cudaGetLastError();
-    }
-};
-
+struct ByWarps : HeldBy<1> {};
 // kw: ByWarpgroups
-struct ByWarpgroups {
-    static int panels(int) { return 1; }
-    template <int Halves, class Prologue, class Order>
-    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
-                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
-        if (k_pitch != 1 || packed.k > k_of_warpgroup) return cudaErrorInvalidValue;
-        pack_held<Halves, 4, Prologue, Order><<<dim3(packed.padded_rows / 2, packed.batches), 256, 0, stream>>>(
-            w, row_pitch, k_pitch, batch_pitch, packed, made);
-        return cudaGetLastError();
-    }
-};
-
+struct ByWarpgroups : HeldBy<4> {};
 // kw: ByBlocks
-struct ByBlocks {
-    static int panels(int) { return 1; }
-    template <int Halves, class Prologue, class Order>
-    static cudaError_t launch(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t batch_pitch,
-                              const Order& packed, cudaStream_t stream, const typename Prologue::Args& made) {
-        if (k_pitch != 1 || packed.k > k_of_block) return cudaErrorInvalidValue;
-        pack_held<Halves, 8, Prologue, Order><<<dim3(packed.padded_rows, packed.batches), 256, 0, stream>>>(
-            w, row_pitch, k_pitch, batch_pitch, packed, made);
-        return cudaGetLastError();
-    }
-};
+struct ByBlocks : HeldBy<8> {};
 
 // kw: ByRows
 struct ByRows {
@@ -762,9 +739,9 @@ cudaError_t pack(const float* w, int64_t row_pitch, int64_t k_pitch, int64_t bat
     // 1024 blocks, about eight for each multiprocessor, keep the memory busy; rows have to be worth a second kernel.
     const bool in_parts = (int64_t)rows * batches < 1024 && k >= 2 * k_of_part;
     if (k_pitch == 1) by = in_parts ? pack_by<Halves, ByParts, Prologue> : pack_by<Halves, ByRows, Prologue>;
-    if (k_pitch == 1 && k <= k_of_block) by = pack_by<Halves, ByBlocks, Prologue>;
-    if (k_pitch == 1 && k <= k_of_warpgroup) by = pack_by<Halves, ByWarpgroups, Prologue>;
-    if (k_pitch == 1 && k <= k_of_warp) by = pack_by<Halves, ByWarps, Prologue>;
+    if (k_pitch == 1 && k <= ByBlocks::most_k) by = pack_by<Halves, ByBlocks, Prologue>;
+    if (k_pitch == 1 && k <= ByWarpgroups::most_k) by = pack_by<Halves, ByWarpgroups, Prologue>;
+    if (k_pitch == 1 && k <= ByWarps::most_k) by = pack_by<Halves, ByWarps, Prologue>;
     return by(w, row_pitch, k_pitch, batch_pitch, rows, k, batches, buffer, stream, made);
 }
 
