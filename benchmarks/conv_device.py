@@ -34,6 +34,9 @@ from typing import Any
 import torch
 from torch import nn
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from benchmarks.device import commit
 from kernelwright.build import build_all, build_cuda_library, library_resources
 from kernelwright.device import Device, resolve
 from kernelwright.errors import BuildError
@@ -578,7 +581,7 @@ def main() -> None:
     rows: list[dict[str, Any]] = []
 
     def keep(row: dict[str, Any]) -> None:
-        rows.append(row | {"device": device.name, "torch": torch.__version__})
+        rows.append(row | {"device": device.name, "torch": torch.__version__, "commit": commit()})
         with Path(options.out).open("a") as file:
             file.write(json.dumps(rows[-1]) + "\n")
 

@@ -51,15 +51,22 @@ PROFILED = 5  # calls
 WORTH_IT = 1.5  # times the best price: templates beyond it are left out
 
 
-def halves(dtype: str) -> Case:
-    return parts_of_halves(dtype, "bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (("compile", 1.1),))
+Sizes = tuple[int, int, int]
 
 
-def parts_of_halves(dtype: str, name: str, body: str, bars: tuple[tuple[str, float], ...] = ()) -> Case:
+def halves(dtype: str, sizes: Sizes = (4096, 4096, 4096)) -> Case:
+    return parts_of_halves(dtype, "bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (("compile", 1.1),), sizes)
+
+
+def parts_of_halves(
+    dtype: str, name: str, body: str, bars: tuple[tuple[str, float], ...] = (), sizes: Sizes = (4096, 4096, 4096)
+) -> Case:
     """Without bars: what each part of that epilogue takes."""
-    inputs = (rand(4096, 4096, dtype=dtype),) * (2 if "x1" in body else 1)
-    layer = f"nn.Linear(4096, 4096, bias={'bias' in name}).to(torch.{dtype})"
-    return Case(f"{dtype} 4096^3 {name}", body, inputs, layer, bars)
+    m, n, k = sizes
+    inputs = (rand(m, k, dtype=dtype), *([rand(m, n, dtype=dtype)] if "x1" in body else []))
+    layer = f"nn.Linear({k}, {n}, bias={'bias' in name}).to(torch.{dtype})"
+    size = f"{m}^3" if m == n == k else f"{m}x{n}x{k}"
+    return Case(f"{dtype} {size} {name}", body, inputs, layer, bars)
 
 
 def batches(name: str, b: int, m: int, n: int, k: int) -> Case:
@@ -78,6 +85,7 @@ CASES = (
          (("eager", 4.4),)),
     halves("float16"),
     halves("bfloat16"),
+    *(halves(dtype, sizes) for sizes in ((8192, 4096, 1024), (8192, 1024, 4096)) for dtype in ("float16", "bfloat16")),
     parts_of_halves("float16", "alone", "self.layer(x0)"),
     parts_of_halves("float16", "bias, gelu", "F.gelu(self.layer(x0))"),
     parts_of_halves("float16", "bias, residual", "self.layer(x0) + x1"),

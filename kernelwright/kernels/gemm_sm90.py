@@ -223,7 +223,8 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     if config.packers:
-        return beside.UNPROVEN * (multiplying_us(config, gemm, device) + packing_beside_us(config, gemm, device))
+        multiplied = beside.BESIDE_SHARE * multiplying_us(config, gemm, device)
+        return multiplied + packing_beside_us(config, gemm, device)
     return multiplying_us(config, gemm, device) + preparation_us(gemm, device, can_be_packed_by_panels(gemm))
 
 

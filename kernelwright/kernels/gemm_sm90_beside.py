@@ -16,18 +16,17 @@ from kernelwright.kernels.gemm_pairs import (
 )
 from kernelwright.kernels.gemm_shape import Gemm, constants, copy_us, is_as_it_lies, rows_are_readable
 
-__all__ = ["UNPROVEN", "Rounds", "before_us", "called", "late_us", "struct", "ways", "why_not"]
+__all__ = ["BESIDE_SHARE", "Rounds", "before_us", "called", "late_us", "struct", "ways", "why_not"]
 
 LONGEST_K = K_OF_WARPGROUP
 MOST_PACKERS = 8
-# What one multiprocessor takes for a row of W that is a warp's, of which it has twelve, and for one that is a
-# warpgroup's. Measured on an H200, for rows of 1024 and of 2048 to 4096, while each was told of by itself: that is
-# what counted, not their length.
-ROW_US = (0.2, 0.75)
-# Told of once for a tile, it should take less; the tuner tries this too.
-HOPED_ROW_US, HOPED_GBPS = (0.05, 0.15), 50.0
-# That form has not been timed. It comes first only where it should save more than this.
-UNPROVEN = 1.05
+# What one packer packs while the others multiply, of rows that are a warp's, of which it has twelve, and of rows that
+# are a warpgroup's; and what it needs to begin. Measured on an H200 with rows of 1024 and of 2048, two to four tiles'
+# rows late: 29 and 23.5 GB/s. Alone, a multiprocessor stores 62 at most, and copies 49.
+PACKED_GBPS = (26.5, 21.5)
+BEGIN_US = 12.0
+# A product beside which others pack takes this much longer (0.2 to 0.9% there, and some to spare).
+BESIDE_SHARE = 1.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,18 +52,16 @@ def why_not(gemm: Gemm) -> str | None:
 
 def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[tuple[int, int]]:
     """As many packers as whole rounds of tiles leave idle, and the tiles whose rows are packed before, since they could
-    not pack these in time: as fast as was measured, and as hoped."""
+    not pack these in time."""
     tiles = gemm.batches * rounds.tiles_m * math.ceil(gemm.n / rounds.tile_n)
     idle = device.multiprocessors - math.ceil(tiles / math.ceil(tiles / device.multiprocessors))
     packers = min(idle, MOST_PACKERS)
     if packers == 0 or why_not(gemm):
         return
-    for row_us in dict.fromkeys((measured_row_us(gemm), hoped_row_us(gemm))):
-        unit_us = rounds.tile_n * row_us / packers
-        wanted = enumerate(wanted_us(gemm, rounds, device.multiprocessors - packers))
-        ahead = max(math.ceil(unit + 1 - when / unit_us) for unit, when in wanted)
-        if ahead < units(gemm, rounds):
-            yield packers, ahead
+    each, wanted = unit_us(packers, gemm, rounds), wanted_us(gemm, rounds, device.multiprocessors - packers)
+    ahead = max(math.ceil(unit + 1 - max(0.0, when - BEGIN_US) / each) for unit, when in enumerate(wanted))
+    if ahead < units(gemm, rounds):
+        yield packers, ahead
 
 
 def units(gemm: Gemm, rounds: Rounds) -> int:
@@ -72,12 +69,9 @@ def units(gemm: Gemm, rounds: Rounds) -> int:
     return gemm.w_batches * math.ceil(gemm.n / rounds.tile_n)
 
 
-def measured_row_us(gemm: Gemm) -> float:
-    return ROW_US[gemm.k > K_OF_WARP]
-
-
-def hoped_row_us(gemm: Gemm) -> float:
-    return max(HOPED_ROW_US[gemm.k > K_OF_WARP], 4 * gemm.k / (HOPED_GBPS * 1e3))
+def unit_us(packers: int, gemm: Gemm, rounds: Rounds) -> float:
+    """Of packers, for the rows of a tile."""
+    return 4 * rounds.tile_n * gemm.k / (packers * PACKED_GBPS[gemm.k > K_OF_WARP] * 1e3)
 
 
 def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
@@ -90,10 +84,10 @@ def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
 
 
 def late_us(packers: int, ahead: int, gemm: Gemm, device: Device, rounds: Rounds) -> float:
-    """How long tiles wait for packers that are as fast as was measured."""
-    unit_us = rounds.tile_n * measured_row_us(gemm) / packers
+    """How long tiles wait for packers."""
+    each = unit_us(packers, gemm, rounds)
     wanted = enumerate(wanted_us(gemm, rounds, device.multiprocessors - packers))
-    return max(0.0, *((unit - ahead + 1) * unit_us - when for unit, when in wanted))
+    return max(0.0, *(BEGIN_US + (unit - ahead + 1) * each - when for unit, when in wanted if unit >= ahead))
 
 
 def before_us(ahead: int, gemm: Gemm, tile_n: int, device: Device) -> float:

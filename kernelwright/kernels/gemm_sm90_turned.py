@@ -104,7 +104,7 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """The product as gemm_sm90 multiplies it, after the first operand was packed."""
     if config.packers:
         packing_us = gemm_sm90.packing_beside_us(config, packed_first(gemm), device)
-        return beside.UNPROVEN * (gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us)
+        return beside.BESIDE_SHARE * gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us
     rate = rate_of_rows(gemm.k) if is_packed_by_panels(gemm) else HELD_RATE
     moved = 4 * turned(gemm).w_batches * gemm.m * gemm.k / rate
     return gemm_sm90.multiplying_us(config, turned(gemm), device) + copy_us(moved, moved, device)

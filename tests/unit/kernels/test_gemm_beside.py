@@ -30,7 +30,7 @@ def test_multiprocessors_without_a_tile_pack() -> None:
     """512 tiles are four rounds of 128."""
     widest = [c for c in gemm_sm90.configs(SQUARES, H200) if c.packers and c.tile_n == 256]
     assert {c.packers for c in widest} == {H200.multiprocessors - 128}
-    assert len({c.ahead for c in widest}) == len(widest) == 2  # as fast as was measured, and as hoped
+    assert len(widest) == 1
     assert all(0 < c.ahead < 16 * 4 for c in widest)
 
 
@@ -52,7 +52,7 @@ def test_nobody_packs_where_every_multiprocessor_has_a_tile(rows: int) -> None:
     ],
     ids=lambda gemm: f"{gemm.batches} x {gemm.m} x {gemm.n} x {gemm.k}",
 )
-def test_no_tile_waits_for_packers_that_are_as_fast_as_was_measured(gemm: Gemm) -> None:
+def test_no_tile_waits_for_packers_that_are_as_fast_as_the_model_has_them(gemm: Gemm) -> None:
     found = [c for c in gemm_sm90.configs(gemm, H200) if c.packers]
     for tile_n in {c.tile_n for c in found}:
         most = max((c for c in found if c.tile_n == tile_n), key=lambda c: c.ahead)
@@ -60,20 +60,27 @@ def test_no_tile_waits_for_packers_that_are_as_fast_as_was_measured(gemm: Gemm) 
         assert gemm_sm90_beside.late_us(most.packers, most.ahead, gemm, H200, rounds) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_tiles_would_wait_for_packers_that_are_not_as_fast_as_was_hoped() -> None:
-    least = min((c for c in gemm_sm90.configs(SQUARES, H200) if c.packers and c.tile_n == 256), key=lambda c: c.ahead)
-    rounds = gemm_sm90.rounds_of(least, SQUARES, H200)
-    assert gemm_sm90_beside.late_us(least.packers, least.ahead, SQUARES, H200, rounds) > 50.0
+def test_tiles_wait_for_packers_that_have_too_much_to_do() -> None:
+    config = next(c for c in gemm_sm90.configs(SQUARES, H200) if c.packers and c.tile_n == 256)
+    rounds = gemm_sm90.rounds_of(config, SQUARES, H200)
+    packers, ahead = config.packers, config.ahead
+    late = [gemm_sm90_beside.late_us(packers, ahead - less, SQUARES, H200, rounds) for less in (2, 12, 22)]
+    assert 0.0 < late[0] < late[1] < late[2]
+    assert late[2] - late[1] == pytest.approx(10 * gemm_sm90_beside.unit_us(packers, SQUARES, rounds))
 
 
-def test_what_has_not_been_timed_is_left_to_the_tuner() -> None:
-    assert gemm_sm90.configs(SQUARES, H200)[0].packers == 0
+@pytest.mark.parametrize("sizes", [(512, 2048, 1024, 128), (2048, 2048, 2048, 8)])
+def test_packers_are_the_first_choice_where_there_are_many_rounds(sizes: tuple[int, int, int, int]) -> None:
+    """As measured on an H200: 1,391 us instead of 1,452, and 659 instead of 691."""
+    m, n, k, batches = sizes
+    kernel = kernel_of(BATCHES, (batches, m, k), (batches, k, n))
+    assert short_list(kernel, H200)[0].packers == H200.multiprocessors - 128
 
 
-def test_the_tuner_tries_little_and_much_and_nothing_beside() -> None:
+def test_the_tuner_tries_it_with_packers_and_without() -> None:
     kernel = kernel_of(BATCHES, (16, 1024, 1024), (16, 1024, 1024))
     tried = [c for c in short_list(kernel, H200) if isinstance(c, gemm_sm90_turned.Config) and c.sent]
-    assert sorted(bool(c.packers) for c in tried) == [False, True, True]
+    assert sorted(bool(c.packers) for c in tried) == [False, True]
 
 
 REFUSED = {
