@@ -63,7 +63,9 @@ WIDEST_OWN = 128  # columns of a tile whose sums fit one warpgroup
 # the first products begin, and while the next are multiplied. By columns, from 4096^3 with bias, gelu and residual on
 # the H200: 202 us in float16 and 197 in bfloat16 with 256, 237 and 244 with fewer; tiles of their own took 210 and 204.
 SETTLING_US = {256: 4.7, 192: 5.1, 128: 6.9}
-OWN_REACHED = 0.94  # of the same rate, where one warpgroup multiplies at a time
+# Of the same rate, where one warpgroup multiplies at a time; and how much longer it takes to end a tile alone, beside
+# the other's products. From 8192x4096x1024 (152 us) and 8192x1024x4096 (115 us) with bias, gelu and residual.
+OWN_REACHED, OWN_ENDING = 0.90, 3.0
 # What runs the epilogue's instructions, one for each unit of `epilogue_flops`.
 LANES_OF_MULTIPROCESSOR, CLOCK_MHZ = 128, 1700
 
@@ -135,7 +137,8 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     copying_us = sum(2 * copy_us(size, size, device) for size in _copied_bytes(gemm))  # 2: of narrow loads
     rounds_us = rounds * tile_us
     if config.own_tiles:  # what one warpgroup spends on the results of its own tile, the other multiplies in
-        rounds_us = rounds * (tile_us - overhead_us) / OWN_REACHED + overhead_us
+        multiplied_us = (tile_us - overhead_us) / OWN_REACHED
+        rounds_us = rounds * max(multiplied_us, (multiplied_us + OWN_ENDING * overhead_us) / 2) + overhead_us
     if config.late:  # results leave in the next tile, but for those of the last
         rounds_us = rounds * (tile_us - overhead_us + SETTLING_US[config.tile_n]) + overhead_us
     passes_us = copying_us + finishing_us(row_parts(config, gemm), gemm, device)
