@@ -16,8 +16,8 @@ from kernelwright.kernels import conv_mma, conv_sm90_kept
 from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.conv_sm90_kept import Config
 from kernelwright.plan import Convolution, Kernel
-from tests.emulator.build import g_plus_plus, multiprocessors, order
-from tests.emulator.run import agrees, emulated
+from tests.emulator.build import EmulatedFault, g_plus_plus, library_of, multiprocessors, order
+from tests.emulator.run import Emulation, agrees, emulated, emulated_problem, program_of, ran
 from tests.emulator.test_convolutions import CASES, EPILOGUES, H200, model
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -50,6 +50,33 @@ def is_kept(program_text: str) -> bool:
 
 def by_teams(teams: int, carriers: int) -> Callable[[Config], bool]:
     return lambda config: (config.teams, config.carriers) == (teams, carriers)
+
+
+# --- teams that take turns
+
+# Results that are just stored, of tiles whose products are issued at once: 5 and 6 tiles of one block.
+TURNS = [("reference", (1, 8, 12, 34)), ("tf32", (1, 8, 14, 34))]
+
+
+@pytest.mark.parametrize(("precision", "shape"), TURNS)
+@pytest.mark.parametrize("backwards", [False, True])
+def test_teams_take_turns(precision: str, shape: Shape, backwards: bool, tmp_path: Path) -> None:
+    path = model(tmp_path, "Conv2d(8, 20, 3)", shape)
+    with multiprocessors(1), order(threads_backwards=backwards):
+        agrees(path, pick=kept(two_rows_by_two), precision=precision)
+
+
+def two_rows_by_two(config: Config) -> bool:
+    return by_teams(2, 1)(config) and config.rows == 2 and config.laps == 1 and config.abreast == 1
+
+
+def test_who_does_not_pass_the_turn_holds_all_up(tmp_path: Path) -> None:
+    problem = emulated_problem(model(tmp_path, "Conv2d(8, 20, 3)", TURNS[0][1]))
+    program = program_of(problem, "h200", kept(two_rows_by_two), "reference")
+    assert "Turns<C, End>::pass(number);" in program.text
+    library = library_of(program.text.replace("Turns<C, End>::pass(number);", ""))
+    with multiprocessors(1), pytest.raises(EmulatedFault, match="no thread can go on"):
+        ran(problem, None, Emulation(problem, program, library))
 
 
 # --- geometry
