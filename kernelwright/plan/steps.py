@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -79,6 +79,34 @@ class Layout:
         return min(math.prod(extents) * self.buffer.dtype.itemsize, self.buffer.nbytes)
 
 
+def loaded_bytes(layouts: Sequence[Layout]) -> dict[Buffer, int]:
+    """What reading all of them fetches of each buffer: two halves are all of it, a tensor and the same one shifted
+    little more than one. A layout is compared with each one before it, not with all together: a bound from above."""
+    fetched: dict[Buffer, int] = {}
+    for number, layout in enumerate(layouts):
+        shared = max((shared_bytes(layout, before) for before in layouts[:number]), default=0)
+        fetched[layout.buffer] = fetched.get(layout.buffer, 0) + max(0, layout.touched_bytes - shared)
+    return fetched
+
+
+def shared_bytes(one: Layout, other: Layout) -> int:
+    """Of two that differ by where they begin; others are taken to share nothing."""
+    if (one.buffer, one.shape, one.strides) != (other.buffer, other.shape, other.strides):
+        return 0
+    axes = sorted(((abs(s), n) for s, n in zip(one.strides, one.shape, strict=True) if s), reverse=True)
+    return shifted_onto(one.offset - other.offset, axes) * one.buffer.dtype.itemsize
+
+
+def shifted_onto(distance: int, axes: Sequence[tuple[int, int]]) -> int:
+    """How many of the places that these strides and extents reach, the longest stride first, are reached again from
+    `distance` further on."""
+    if not axes:
+        return int(distance == 0)
+    (stride, extent), *inner = axes
+    steps = [n for n in (abs(distance) // stride, abs(distance) // stride + 1) if n < extent]
+    return sum((extent - n) * shifted_onto(abs(distance) - n * stride, inner) for n in steps)
+
+
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a Gather reads: element i at the place of i, and the sum of index * stride further on. `guarded` are
@@ -127,10 +155,12 @@ class Region:
 
     @property
     def bytes_moved(self) -> int:
-        """Each distinct operand read once, each result written once."""
-        read = {origin.layout.buffer.name: origin.touched_bytes for _, origin in self.sources}
-        read |= {layout.buffer.name: layout.touched_bytes for _, layout in self.loads}
-        return sum(read.values()) + sum(layout.touched_bytes for _, layout in self.stores)
+        """Each distinct byte read once, each result written once."""
+        picked = {origin.layout.buffer: origin.touched_bytes for _, origin in self.sources}
+        read = loaded_bytes([layout for _, layout in self.loads])
+        buffers = {*picked, *read}
+        fetched = sum(min(picked.get(b, 0) + read.get(b, 0), b.nbytes) for b in buffers)
+        return fetched + sum(layout.touched_bytes for _, layout in self.stores)
 
 
 @dataclass(frozen=True, slots=True)

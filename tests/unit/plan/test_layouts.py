@@ -13,7 +13,7 @@ from kernelwright.ir.interpret import evaluate
 from kernelwright.ir.nodes import Input, Node, Reshape
 from kernelwright.plan import Buffer, Layout
 from kernelwright.plan.layouts import base_of, layout_of, reshape_strides
-from kernelwright.plan.steps import contiguous
+from kernelwright.plan.steps import contiguous, loaded_bytes
 from tests.property.random_graphs import Builder
 
 EXTENTS = st.sampled_from([1, 2, 3, 4, 6])
@@ -78,3 +78,45 @@ def test_a_view_that_is_already_in_memory_is_read_there() -> None:
     places[flat] = Buffer("dense", (6,), float32, (1,))
     again = layout_of(Reshape(flat, (3, 2)), places)
     assert again == Layout(places[flat], (3, 2), contiguous((3, 2)), 0)
+
+
+# --- what several views of one buffer fetch
+
+
+def fetched(*layouts: Layout) -> int:
+    """In elements."""
+    (total,) = loaded_bytes(layouts).values()
+    assert total % 4 == 0
+    return total // 4
+
+
+def view(of: tuple[int, ...], shape: tuple[int, ...], offset: int) -> Layout:
+    return Layout(Buffer("x", of, float32, contiguous(of)), shape, contiguous(of), offset)
+
+
+def test_two_halves_are_all_of_a_buffer() -> None:
+    assert fetched(view((8, 6), (8, 3), 0), view((8, 6), (8, 3), 3)) == 8 * 6
+
+
+def test_what_is_read_twice_is_fetched_once() -> None:
+    assert fetched(view((8, 6), (8, 6), 0), view((8, 6), (8, 6), 0)) == 8 * 6
+
+
+def test_a_stencil_fetches_little_more_than_its_middle() -> None:
+    middle, left, right = (view((8, 6), (6, 4), offset) for offset in (7, 6, 8))
+    assert fetched(middle, left, right) == 6 * 4 + 2 * 6
+
+
+@given(data=st.data())
+def test_two_views_fetch_every_place_once(data: st.DataObject) -> None:
+    """Axes inside of each other, with gaps or without."""
+    shape, strides, reach = [], [], 1
+    for _ in range(data.draw(st.integers(1, 4))):
+        shape.append(data.draw(EXTENTS))
+        strides.append(reach * data.draw(st.integers(1, 3)))
+        reach = strides[-1] * shape[-1]
+    buffer = Buffer("x", (3 * reach,), float32, (1,))
+    offset = data.draw(st.integers(0, 2 * reach))
+    layouts = [Layout(buffer, tuple(shape), tuple(strides), o) for o in (reach, offset)]
+    places = {int(p) for layout in layouts for p in read(layout, torch.arange(3.0 * reach)).flatten()}
+    assert fetched(*layouts) == len(places)
