@@ -70,11 +70,11 @@ def two_rows_by_two(config: Config) -> bool:
     return by_teams(2, 1)(config) and config.rows == 2 and config.laps == 1 and config.abreast == 1
 
 
-def test_who_does_not_pass_the_turn_holds_all_up(tmp_path: Path) -> None:
+def test_who_does_not_hand_on_the_turn_holds_all_up(tmp_path: Path) -> None:
     problem = emulated_problem(model(tmp_path, "Conv2d(8, 20, 3)", TURNS[0][1]))
     program = program_of(problem, "h200", kept(two_rows_by_two), "reference")
-    assert "Turns<C, End>::pass(number);" in program.text
-    library = library_of(program.text.replace("Turns<C, End>::pass(number);", ""))
+    assert "Turns<C, End>::hand_on(number);" in program.text
+    library = library_of(program.text.replace("Turns<C, End>::hand_on(number);", ""))
     with multiprocessors(1), pytest.raises(EmulatedFault, match="no thread can go on"):
         ran(problem, None, Emulation(problem, program, library))
 

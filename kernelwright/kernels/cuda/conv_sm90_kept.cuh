@@ -173,7 +173,7 @@ template <class C, class End> struct Turns {
     KW_DEVICE static void await(unsigned number) {
         if (taken && number > 0) ptx90::named_sync(first_free_barrier + number % 2, 256);
     }
-    KW_DEVICE static void pass(unsigned number) {
+    KW_DEVICE static void hand_on(unsigned number) {
         if (taken && Walk<C>::has(number + 1)) ptx90::named_arrive(first_free_barrier + (number + 1) % 2, 256);
     }
 };
@@ -212,7 +212,7 @@ KW_DEVICE void multiply(const Problem<C>& problem, Shared<C>& shared, unsigned n
 #pragma unroll
             for (int p = 0; p < C::w_phases; p++) Sums<C>::pin_all(sums[p].total);
         }
-        Turns<C, End>::pass(number);
+        Turns<C, End>::hand_on(number);
         weights.end_chunk();
         __syncwarp();
         if (lap.is_last && threadIdx.x % 32 == 0)
