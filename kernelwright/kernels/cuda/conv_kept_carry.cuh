@@ -70,13 +70,8 @@ template <class C> KW_DEVICE int steps_in(const Phase& phase) {
     return C::phases == 1 ? Sizes<C>::most_steps : conv_mma::steps_of<C>(conv_mma::taps_of<C>(phase));
 }
 
-// kw: all_teams_barrier first_free_barrier
-// Named barriers: those before are of crews and of teams abreast, two of each at most, or three teams.
-constexpr int all_teams_barrier = 6, first_free_barrier = 7;
-
 // kw: keep_weights
 // From the order in which lanes hold them to wgmma's: 8 channels by 8 of k lie together, then those of the next channels.
-// By the teams, while the first inputs are on their way.
 template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared<C>& shared) {
     using S = Sizes<C>;
     const int lane = threadIdx.x % 32;
@@ -87,7 +82,7 @@ template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared
         const int count = S::chunks * steps_in<C>(phase) * S::halves, first = first_kept<C>(problem, phase);
         const uint4* from = problem.fragments + phase.fragment * 32 + (int64_t)shelf * 4 * count * 32;
 #pragma unroll 4
-        for (int i = threadIdx.x; i < count * 128; i += C::teams * 128) {
+        for (int i = threadIdx.x; i < count * 128; i += Layout<C>::threads) {
             const int sixteen = i / 32 % 4;
             const uint4 v = __ldg(from + (int64_t)sixteen * count * 32 + i / 128 * 32 + lane);
             uint32_t* to = (uint32_t*)shared.weights.kept[which][first + i / 128] + sixteen * 64 + lane;
@@ -95,7 +90,6 @@ template <class C> KW_DEVICE void keep_weights(const Problem<C>& problem, Shared
         }
     }
     conv_sm90::fence_for_tensor_cores();
-    ptx90::named_sync(all_teams_barrier, C::teams * 128);
 }
 
 // kw: Cursor
@@ -352,8 +346,7 @@ template <class C> KW_DEVICE void carry(const Problem<C>& problem, Shared<C>& sh
 
 // kw: Supply
 template <class C, bool = Layout<C>::streams> struct Supply {
-    KW_DEVICE static void begin(Shared<C>&) {}
-    KW_DEVICE static void begin_teams(const Problem<C>& problem, Shared<C>& shared) { keep_weights(problem, shared); }
+    KW_DEVICE static void begin(const Problem<C>& problem, Shared<C>& shared) { keep_weights(problem, shared); }
     KW_DEVICE static void carry(const Problem<C>& problem, Shared<C>& shared) {
         conv_sm90_kept::carry<C>(problem, shared);
     }

@@ -225,8 +225,7 @@ template <class C> KW_DEVICE void begin_streams(Shared<C>& shared) {
 
 // kw: pack
 template <class C> struct Supply<C, true> {
-    KW_DEVICE static void begin(Shared<C>& shared) { begin_streams(shared); }
-    KW_DEVICE static void begin_teams(const Problem<C>&, Shared<C>&) {}
+    KW_DEVICE static void begin(const Problem<C>&, Shared<C>& shared) { begin_streams(shared); }
     KW_DEVICE static void carry(const Problem<C>& problem, Shared<C>& shared) {
         if (threadIdx.x >= Layout<C>::threads - 32) stream_weights<C>(problem, shared);
         else carry_in_pieces<C>(problem, shared);

@@ -169,12 +169,14 @@ template <class C, class End> struct Turns {
     static constexpr bool taken = is_same<End, Stored> && Layout<C>::rings == 2 && Layout<C>::laps == 1 &&
                                   Sizes<C>::chunks == 1 && at_once;
 
-    // Of tile `number`, whose team has the named barrier of its turn.
+    static constexpr int barrier = 8;  // named, of the first team's turn; crews and teams abreast have those before
+
+    // Of tile `number`.
     KW_DEVICE static void await(unsigned number) {
-        if (taken && number > 0) ptx90::named_sync(first_free_barrier + number % 2, 256);
+        if (taken && number > 0) ptx90::named_sync(barrier + number % 2, 256);
     }
     KW_DEVICE static void hand_on(unsigned number) {
-        if (taken && Walk<C>::has(number + 1)) ptx90::named_arrive(first_free_barrier + (number + 1) % 2, 256);
+        if (taken && Walk<C>::has(number + 1)) ptx90::named_arrive(barrier + (number + 1) % 2, 256);
     }
 };
 
@@ -284,7 +286,7 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
     extern __shared__ uint4 dynamic[];
     Shared<C>& shared = *(Shared<C>*)dynamic;
     conv_mma::fill_offsets<C, Sums<C>>(&shared.offset[0][0], problem.offsets, C::phases);
-    Supply<C>::begin(shared);
+    Supply<C>::begin(problem, shared);
     if (threadIdx.x < L::rings * C::stages) {
         ptx90::barrier_init(ptx90::shared_address(&shared.full[0][0] + threadIdx.x), L::crew_threads);
         ptx90::barrier_init(ptx90::shared_address(&shared.empty[0][0] + threadIdx.x), 4 * C::abreast);
@@ -295,7 +297,6 @@ __global__ void __launch_bounds__(Layout<C>::threads, 1)
         Supply<C>::carry(problem, shared);
     } else {
         if constexpr (L::registers > L::begin) ptx90::registers_grow_to<L::registers>();
-        Supply<C>::begin_teams(problem, shared);
         multiply_all<C, Epilogue, End>(problem, args, shared);
     }
 }
