@@ -22,7 +22,7 @@ settings.register_profile(
 settings.load_profile("calm")
 
 # So many cases of a slow test run by default.
-FEW = 3
+FEW = 2
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
