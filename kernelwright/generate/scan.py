@@ -307,7 +307,6 @@ def work_of_scan(region: Region) -> ScanWork:
     accesses = (*grid.loads, *grid.stores)
     vectors = [a for a in accesses if a.is_vector]
     starts = {n for a in vectors for n in (*a.outer, a.depth, a.offset)} - {0}
-    read = {a.layout.buffer.name: a.layout.touched_bytes for a in grid.loads}
     return ScanWork(
         across=grid.across,
         rows=grid.rows,
@@ -316,7 +315,7 @@ def work_of_scan(region: Region) -> ScanWork:
         itemsizes=tuple(a.layout.buffer.dtype.itemsize for a in vectors) or (4,),
         alignments=tuple(sorted(starts)),
         bytes_moved=region.bytes_moved,
-        read_bytes=sum(read.values()),
+        read_bytes=region.bytes_read,
         operands=sum(not a.is_uniform for a in grid.loads),
         scans=len(scans_of(region)),
         stages=max(stages_of(region)[node] for node in scans_of(region)),

@@ -154,13 +154,16 @@ class Region:
         return (*(layout for _, layout in self.loads), *(origin.layout for _, origin in self.sources))
 
     @property
-    def bytes_moved(self) -> int:
-        """Each distinct byte read once, each result written once."""
+    def bytes_read(self) -> int:
+        """Each distinct byte once."""
         picked = {origin.layout.buffer: origin.touched_bytes for _, origin in self.sources}
-        read = loaded_bytes([layout for _, layout in self.loads])
-        buffers = {*picked, *read}
-        fetched = sum(min(picked.get(b, 0) + read.get(b, 0), b.nbytes) for b in buffers)
-        return fetched + sum(layout.touched_bytes for _, layout in self.stores)
+        loaded = loaded_bytes([layout for _, layout in self.loads])
+        return sum(min(picked.get(b, 0) + loaded.get(b, 0), b.nbytes) for b in {*picked, *loaded})
+
+    @property
+    def bytes_moved(self) -> int:
+        """What is read, and each result written once."""
+        return self.bytes_read + sum(layout.touched_bytes for _, layout in self.stores)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from kernelwright.generate.scan import work_of_scan
 from kernelwright.ir.dtypes import DType, float32, float64
 from kernelwright.ir.nodes import (
     Broadcast,
@@ -19,6 +20,7 @@ from kernelwright.ir.nodes import (
     Permute,
     Reduce,
     Reshape,
+    Scan,
     Shape,
     Slice,
     TensorType,
@@ -78,6 +80,14 @@ def test_a_chain_is_one_kernel() -> None:
     assert bodies(made) == [["add", "mul", "relu"]]
     (kernel,) = made.kernels
     assert kernel.region.bytes_moved == 3 * 4 * 64 * 128
+
+
+def test_a_running_sum_of_two_halves_reads_both() -> None:
+    x = leaf(0, (64, 256))
+    left, right = (Slice(x, (0, first), (1, 1), (64, 128)) for first in (0, 128))
+    (kernel,) = planned(Scan("sum", fn("mul", left, right), 1)).kernels
+    assert work_of_scan(kernel.region).read_bytes == kernel.region.bytes_read == 4 * 64 * 256
+    assert kernel.bytes_moved == 4 * 64 * (256 + 128)
 
 
 def test_several_results_come_from_one_kernel() -> None:
