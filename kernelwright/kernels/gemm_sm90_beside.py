@@ -21,8 +21,8 @@ __all__ = ["BESIDE_SHARE", "Rounds", "before_us", "called", "late_us", "struct",
 LONGEST_K = K_OF_WARPGROUP
 MOST_PACKERS = 8
 # What one packer packs while the others multiply, of rows that are a warp's, of which it has twelve, and of rows that
-# are a warpgroup's; and what it needs to begin. Measured on an H200 with rows of 1024 and of 2048, two to four tiles'
-# rows late: 29 and 23.5 GB/s. Alone, a multiprocessor stores 62 at most, and copies 49.
+# are a warpgroup's; and what it needs to begin. On an H200 rows of 1024 and of 2048 took as long as 29 and 23.5 GB/s
+# where tiles had to wait for them; here it is a tenth less. Alone, a multiprocessor stores 62 at most, and copies 49.
 PACKED_GBPS = (26.5, 21.5)
 BEGIN_US = 12.0
 # A product beside which others pack takes this much longer (0.2 to 0.9% there, and some to spare).

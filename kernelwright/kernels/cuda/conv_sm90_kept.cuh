@@ -28,6 +28,7 @@ template <class C> struct Sums {
     static constexpr int M = 1, N = parts * wide / 8;
     // Nothing to add outside of the tensor cores.
     static constexpr bool one_sum = C::phases == 1 && S::chunks == 1 && S::most_steps <= C::group;
+    static constexpr bool pairs_at_once = C::products == 3 && one_sum;
     static constexpr bool all_at_once =
         C::products == 1 && C::phases == 1 && S::most_steps * C::lap_rows <= 48 && !Layout<C>::streams;
     // Whether products are still on their way after `add`: then those of all phases are.
@@ -96,7 +97,7 @@ template <class C> struct Sums {
     }
     // One chunk. `region` and `weights` begin descriptors: addresses in shared memory, in 16 bytes. What is there stays if it `follows`.
     KW_DEVICE void add(uint32_t region, const int* offset, uint32_t weights, int steps, bool follows) {
-        if constexpr (C::products == 3 && one_sum) {
+        if constexpr (pairs_at_once) {
             pin_all(total);
             ptx90::wgmma_fence();
             add_pairs(total, region, offset, weights);
@@ -165,11 +166,11 @@ struct Lap {
 // multiplies. Left alone, teams that happen to multiply at the same time go on doing so, and the tensor cores idle while
 // both end their tiles: 8 -> 64 channels on an H200 took anything from 184 to 222 us.
 template <class C, class End> struct Turns {
-    static constexpr bool at_once = Sums<C>::all_at_once || (C::products == 3 && Sums<C>::one_sum);
-    static constexpr bool taken = is_same<End, Stored> && Layout<C>::rings == 2 && Layout<C>::laps == 1 &&
-                                  Sizes<C>::chunks == 1 && at_once;
-
-    static constexpr int barrier = 8;  // named, of the first team's turn; crews and teams abreast have those before
+    using L = Layout<C>;
+    static constexpr bool at_once = Sizes<C>::chunks == 1 && (Sums<C>::all_at_once || Sums<C>::pairs_at_once);
+    static constexpr bool taken = is_same<End, Stored> && L::rings == 2 && L::laps == 1 && at_once;
+    static constexpr int barrier = 8;  // named, of the first team's turn
+    static_assert(1 + L::crews + L::rings <= barrier, "crews and teams abreast have those before");
 
     // Of tile `number`.
     KW_DEVICE static void await(unsigned number) {
