@@ -579,9 +579,10 @@ def main() -> None:
         return
     begin = time.monotonic()
     rows: list[dict[str, Any]] = []
+    where = {"device": device.name, "torch": torch.__version__, "commit": commit()}
 
     def keep(row: dict[str, Any]) -> None:
-        rows.append(row | {"device": device.name, "torch": torch.__version__, "commit": commit()})
+        rows.append(row | where)
         with Path(options.out).open("a") as file:
             file.write(json.dumps(rows[-1]) + "\n")
 

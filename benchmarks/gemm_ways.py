@@ -52,14 +52,15 @@ WORTH_IT = 1.5  # times the best price: templates beyond it are left out
 
 
 Sizes = tuple[int, int, int]
+CUBE: Sizes = (4096, 4096, 4096)
 
 
-def halves(dtype: str, sizes: Sizes = (4096, 4096, 4096)) -> Case:
+def halves(dtype: str, sizes: Sizes = CUBE) -> Case:
     return parts_of_halves(dtype, "bias, gelu, residual", "F.gelu(self.layer(x0)) + x1", (("compile", 1.1),), sizes)
 
 
 def parts_of_halves(
-    dtype: str, name: str, body: str, bars: tuple[tuple[str, float], ...] = (), sizes: Sizes = (4096, 4096, 4096)
+    dtype: str, name: str, body: str, bars: tuple[tuple[str, float], ...] = (), sizes: Sizes = CUBE
 ) -> Case:
     """Without bars: what each part of that epilogue takes."""
     m, n, k = sizes
