@@ -161,6 +161,7 @@ SPEED = (
     turned("second turned", "x0", "x1.t()"),
     turned("both turned", "x0.t()", "x1.t()"),
     Case("8192^3", "self.layer(x0)", (rand(8192, 8192),), "nn.Linear(8192, 8192, bias=False)", (("eager", 3.8),)),
+    Case("4 x 4096^3", "torch.bmm(x0, x1)", (rand(4, 4096, 4096), rand(4, 4096, 4096)), bars=(("eager", 3.8),)),
     Case("16 x 1024^3", "torch.bmm(x0, x1)", (rand(16, 1024, 1024), rand(16, 1024, 1024)), bars=(("eager", 3.8),)),
     Case("8 x 2048^3", "torch.bmm(x0, x1)", (rand(8, 2048, 2048), rand(8, 2048, 2048)), bars=(("eager", 3.8),)),
     Case(
