@@ -69,6 +69,7 @@ def bits_of(name: str, packers: int, ahead: int, inputs: Sequence[Any] | None = 
     return ran(problem, inputs, emulation_of(problem, pick=pick))[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [0, 3, 99])
 def test_nothing_something_or_all_may_be_packed_before(ahead: int) -> None:
     with multiprocessors(3), order(blocks_at_once=True):

@@ -128,6 +128,7 @@ def test_the_order_of_blocks_and_threads_does_not_matter() -> None:
         agrees(problem(PLAIN, three(1, 16, 12, 36)), pick=smallest_tiles)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["layers", "levels", "columns"])
 @pytest.mark.parametrize("sign", [1, -1])
 def test_every_shape_of_brick_gives_the_same(side: str, sign: int) -> None:

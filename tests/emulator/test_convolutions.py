@@ -121,6 +121,7 @@ def test_tensor_cores_are_as_accurate_as_float32(name: str, template: ModuleType
     assert "three tensor-core products" in program.sources[0].arithmetic
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [conv_mma, conv_sm90], ids=["mma", "wgmma"])
 @pytest.mark.parametrize("name", ["strided", "three channels, even rows", "groups", "one axis", "transposed"])
 def test_one_product_is_as_accurate_as_tf32(name: str, template: ModuleType, tmp_path: Path) -> None:
@@ -212,6 +213,7 @@ EPILOGUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
 @pytest.mark.parametrize("name", EPILOGUES)
 def test_what_follows_is_in_the_same_kernel(name: str, template: ModuleType, tmp_path: Path) -> None:
@@ -276,6 +278,7 @@ AHEAD = [(conv_mma, "strided"), (conv_mma, "transposed"), (conv_sm90, "strided")
 AHEAD += [(conv_sm90_ring, "three axes"), (conv_sm90_ring, "transposed, stride 1"), (conv_sm90_ring, "one tap")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("template", "name"), AHEAD, ids=lambda value: getattr(value, "__name__", value))
 def test_a_block_can_ask_for_a_tile_while_it_ends_another(template: ModuleType, name: str, tmp_path: Path) -> None:
     """Small tiles, and one block on a multiprocessor: each takes several of them."""

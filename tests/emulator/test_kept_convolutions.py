@@ -58,6 +58,7 @@ def by_teams(teams: int, carriers: int) -> Callable[[Config], bool]:
 TURNS = [("reference", (1, 8, 12, 34)), ("tf32", (1, 8, 14, 34))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "shape"), TURNS)
 @pytest.mark.parametrize("backwards", [False, True])
 def test_teams_take_turns(precision: str, shape: Shape, backwards: bool, tmp_path: Path) -> None:
@@ -311,6 +312,7 @@ def test_what_follows_is_in_the_same_kernel(name: str, rows: int, tmp_path: Path
     assert [source.template for source in program.sources] == ["conv_sm90_kept"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.01, 1.0, 100.0])
 def test_functions_of_rounded_products_take_few_instructions(size: float, tmp_path: Path) -> None:
     body = f"y = self.conv(x) * {size}\n        return torch.tanh(y) + torch.sigmoid(y) + F.silu(y) * F.mish(y), "
@@ -423,6 +425,7 @@ CHANNELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize("name", CHANNELS)
 def test_channels_are_reduced_by_the_teams_that_have_them(name: str, precision: str, tmp_path: Path) -> None:
@@ -624,6 +627,7 @@ PIECES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "reference"])
 @pytest.mark.parametrize("name", PIECES)
 def test_a_warp_leaves_what_it_knows_of_its_channels(name: str, precision: str, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def is_stored(made: Program, conv: Conv) -> bool:
     return any(layout.buffer.shape == conv.shape for layout in layouts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("conv", "shape"),
     [
@@ -83,6 +84,7 @@ def test_statistics_and_windows_need_no_result(conv: str, shape: tuple[int, ...]
     assert not is_stored(made, whole)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [conv_mma, conv_sm90, conv_sm90_kept], ids=lambda module: module.HEADERS[-1])
 def test_weights_that_are_summed_in_forward_are_packed_in_each_call(template: ModuleType, tmp_path: Path) -> None:
     made = program(
@@ -138,6 +140,7 @@ TWICE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("body", "inputs"), TWICE.values(), ids=TWICE)
 def test_a_convolution_is_computed_twice_in_place_of_being_stored(body: str, inputs: str, tmp_path: Path) -> None:
     conv = "ConvTranspose3d(5, 6, 3, stride=2, padding=1)"
@@ -192,6 +195,7 @@ def is_gathering(kernel: Kernel, choice: Choice) -> bool:
     return isinstance(choice, conv_mma.Config) and conv_mma.gathers(choice, shape_of(kernel))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("special", [False, True], ids=["finite", "not finite"])
 @pytest.mark.parametrize(("conv", "shape"), GATHERED.values(), ids=GATHERED)
 def test_blocks_keep_statistics_from_tile_to_tile(

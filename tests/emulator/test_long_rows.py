@@ -99,6 +99,7 @@ SURROUNDINGS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("template", [conv_direct, conv_mma], ids=["direct", "mma"])
 @pytest.mark.parametrize("name", SURROUNDINGS)
 def test_rows_merge_where_all_operands_go_on_as_they_do(name: str, template: ModuleType, tmp_path: Path) -> None:
@@ -126,6 +127,7 @@ REDUCED = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("conv", ["Conv2d(8, 12, 1)", "Conv2d(8, 12, (3, 1), padding=(1, 0))"], ids=["1 x 1", "3 x 1"])
 @pytest.mark.parametrize("name", REDUCED)
 def test_what_is_reduced_is_of_the_rows_that_were(name: str, conv: str, tmp_path: Path) -> None:

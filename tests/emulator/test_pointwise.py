@@ -119,6 +119,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("walk", WALKS)
 def test_every_config_gives_the_same(walk: str) -> None:
     """The widest and the narrowest vectors, one in flight and many, and the smallest and the largest tile."""

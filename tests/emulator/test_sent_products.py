@@ -97,6 +97,7 @@ def test_the_order_of_blocks_and_threads_does_not_matter_to_results_that_are_sen
         agrees(made.problem, pick=sent(made.template, **made.config), **made.sizes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["batches", "bricks", "turned"])
 def test_special_values_are_computed_again_before_they_are_sent(name: str) -> None:
     """In the first and in the last tile, in one slot and in several of a warp, in none of its neighbours."""

@@ -141,6 +141,7 @@ def test_values_of_any_size_are_scaled_into_range(name: str, octets: int, tmp_pa
     agrees(path, pick=streamed(lambda c: c.octets == octets), precision="tf32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [(3, 0, 2), (3, 3, 20), (39, 6, 37)])
 @pytest.mark.parametrize("value", ["inf", "nan"])
 def test_infinities_and_nans_come_out_where_pytorch_has_them(value: str, at: Shape, tmp_path: Path) -> None:
@@ -189,6 +190,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seamless", [0, 1])
 @pytest.mark.parametrize("name", ENDS)
 def test_tiles_end_as_where_weights_stay(name: str, seamless: int, tmp_path: Path) -> None:
