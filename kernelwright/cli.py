@@ -77,7 +77,10 @@ def optimize(
         from kernelwright.pipeline import write_dumps
 
         target = output or model.with_name(f"{model.stem}_new.py")
-        target.parent.mkdir(parents=True, exist_ok=True)  # before the work, which would be lost
+        if (
+            output is not None
+        ):  # before the work, which would be lost; a model that is not there leaves no folder behind
+            output.parent.mkdir(parents=True, exist_ok=True)
         result = run(
             model,
             device=device,

@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kernelwright.judge import Judgement
+from kernelwright.report.words import baseline_name
 from kernelwright.tune import Tuned
+
+WHERE = {"device": "", "torch": "PyTorch "}
 
 
 def measured_lines(judgement: Judgement, tuned: Sequence[Tuned]) -> list[str]:
     environment = judgement.environment
-    where = ", ".join(str(environment[key]) for key in ("device", "torch", "date") if environment.get(key))
+    where = ", ".join(f"{name}{environment[key]}" for key, name in WHERE.items() if environment.get(key))
     speed = f", {judgement.speed}" if judgement.speed else ""
     lines = [f"verdict {judgement.verdict}{speed}{f' on {where}' if where else ''}"]
     lines += [
-        f"{interval.median:.2f}x as fast as {name} (95% interval {interval.low:.2f} to {interval.high:.2f})"
-        for name, interval in judgement.speedup.items()
+        f"{ratio.median:.2f}x as fast as {baseline_name(name)} (95% interval {ratio.low:.2f} to {ratio.high:.2f})"
+        for name, ratio in judgement.speedup.items()
     ]
-    times = [f"{name} {interval.median:.0f} us" for name, interval in judgement.times_us.items()]
+    times = [f"{baseline_name(name)} {interval.median:.0f} us" for name, interval in judgement.times_us.items()]
     lines += [f"a call: {', '.join(times)}"] if times else []
     if judgement.errors is not None:
         ours, eager = judgement.errors.candidate_rms, judgement.errors.eager_rms

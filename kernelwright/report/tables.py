@@ -10,6 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from kernelwright.report.words import baseline_name
+
 if TYPE_CHECKING:
     from kernelwright.doctor import Finding
     from kernelwright.judge import Judgement
@@ -43,14 +45,15 @@ def verdict_line(judgement: Judgement) -> Text:
 
 
 def times_table(judgement: Judgement) -> Table:
+    """The candidate first, then whom it was timed with; each ratio says what the candidate is beside that one."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 2))
-    for title in ("", "a call", "95% interval", "this is"):
+    for title in ("", "a call", "95% interval", "the candidate is"):
         table.add_column(title, justify="left" if not title else "right")
-    for name, interval in judgement.times_us.items():
-        ratio = judgement.speedup.get(name)
+    for name in sorted(judgement.times_us, key=lambda name: (name != "candidate", not name.startswith("eager"), name)):
+        interval, ratio = judgement.times_us[name], judgement.speedup.get(name)
         faster = "" if ratio is None else f"{ratio.median:.2f}x as fast ({ratio.low:.2f} to {ratio.high:.2f})"
         spread = f"{time_text(interval.low)} to {time_text(interval.high)}"
-        table.add_row(name, time_text(interval.median), spread, faster)
+        table.add_row(baseline_name(name), time_text(interval.median), spread, faster)
     return table
 
 

@@ -99,10 +99,11 @@ def test_what_cannot_be_done_is_said_with_its_reason(tmp_path: Path, text: str, 
     assert not (tmp_path / "new.py").exists()
 
 
-def test_a_file_that_is_not_there_is_named() -> None:
-    done = command("optimize", "nowhere/model.py")
+def test_a_file_that_is_not_there_is_named_and_leaves_no_folder(tmp_path: Path) -> None:
+    done = command("optimize", tmp_path / "nowhere" / "model.py")
     assert done.exit_code == 2
     assert "nowhere/model.py" in done.output
+    assert not (tmp_path / "nowhere").exists()
 
 
 @pytest.mark.parametrize("arguments", [(), ("model.py",), ("model.py", "new.py", "--replay", __file__)])
