@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 import shutil
 import subprocess
@@ -11,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from kernelwright.build import build_cpu_library, build_cuda_library, find_cuda, library_resources
+from kernelwright.build import build_cpu_library, build_cuda_library, find_cuda, find_cxx, library_resources
 from kernelwright.build.cuda import nvcc_command
 from kernelwright.device import resolve
 from kernelwright.errors import EnvironmentProblem
+from kernelwright.flags import CPU_COMPILE_FLAGS
 from kernelwright.generate import Launch, default_choices, generate
 from kernelwright.generate.generate import program_text
 from kernelwright.generate.grid import grid_of, work_of
@@ -328,3 +330,19 @@ def test_truth_values_and_choices_are_packed_on_the_cpu(objdump: str) -> None:
     code = instructions_of(made, objdump, CpuConfig(64, 16384))
     assert re.search(r"\bv?cmp\w*ps\b", code)
     assert re.search(r"\bv?(?:mul|add)ps\b", code)
+
+
+def test_a_vector_never_goes_through_words_narrower_than_the_registers(tmp_path: Path) -> None:
+    """With AVX2 g++ copies structures by 16 bytes, or through integer registers, and the load of 32 that follows waits."""
+    compiler = find_cxx(read_settings())
+    if compiler.family != "gcc" or platform.machine() != "x86_64":
+        pytest.skip("how g++ copies on x86")
+    (kernel,) = (made := plan(graph_of(chain(leaf("a", SHAPE, float32), leaf("b", SHAPE, float32))))).kernels
+    (launch,) = launches_of(made, {kernel.name: CpuConfig(32, 16384)}, "only")
+    (tmp_path / "kernel.cpp").write_text(program_text([launch], "cpu"))
+    flags = [flag for flag in CPU_COMPILE_FLAGS if flag != "-march=native"]
+    command = [*compiler.command, *flags, "-march=haswell", "-S", "-o", "-", "kernel.cpp"]
+    code = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path).stdout
+    loop = code[code.index("_omp_fn.0:") : code.index(".cfi_endproc", code.index("_omp_fn.0:"))]
+    assert re.search(r"vmulps\s.*%ymm", loop)
+    assert not re.search(r"vpinsrq|vmov\w+\s+%xmm\d+, -?\d*\(%rsp\)", loop)

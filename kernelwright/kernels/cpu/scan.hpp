@@ -49,12 +49,12 @@ KW_DEVICE void scan_eight(T* r, Monoid<A, 1>& state) {
     const Eight<A> neutral = {e, e, e, e, e, e, e, e}, before = {b, b, b, b, b, b, b, b};
     Eight<T> taken;
     __builtin_memcpy(&taken, r, sizeof taken);
-    Monoid<Eight<A>, 1> own{{{__builtin_convertvector(taken, Eight<A>)}}};
+    Monoid<Eight<A>, 1> own{{__builtin_convertvector(taken, Eight<A>)}};
     own.add(0, eight_later<reverse, 1>(own.value(0), neutral));
     own.add(0, eight_later<reverse, 2>(own.value(0), neutral));
     own.add(0, eight_later<reverse, 4>(own.value(0), neutral));
     state.add(0, own.value(0)[reverse ? 0 : 7]);
-    if constexpr (exclusive) own = {{{eight_later<reverse, 1>(own.value(0), neutral)}}};
+    if constexpr (exclusive) own = {{eight_later<reverse, 1>(own.value(0), neutral)}};
     own.add(0, before);
     const Eight<T> given = __builtin_convertvector(own.value(0), Eight<T>);
     __builtin_memcpy(r, &given, sizeof given);

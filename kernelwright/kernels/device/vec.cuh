@@ -13,14 +13,38 @@
 
 namespace kw {
 
+// kw: copy_words
+#ifndef __CUDACC__
+#ifdef __AVX512F__
+constexpr int widest_word = 64;
+#elif defined(__AVX__)
+constexpr int widest_word = 32;
+#else
+constexpr int widest_word = 16;
+#endif
+// In the widest registers. Left to itself g++ copies a structure by 16 bytes, some through integer registers, and what
+// then loads 32 waits for both stores: eight functions of one tensor took 5.0 ms with AVX2 instead of 2.8.
+template <int bytes> KW_DEVICE void copy_words(void* to, const void* from) {
+    constexpr int even = bytes & -bytes, width = even < widest_word ? even : widest_word;
+    typedef uint8_t Word __attribute__((vector_size(width), aligned(1), may_alias));
+#pragma GCC unroll 16
+    for (int i = 0; i < bytes / width; ++i) static_cast<Word*>(to)[i] = static_cast<const Word*>(from)[i];
+}
+#endif
+
 // kw: Vec
 #ifdef __CUDACC__
 template <typename T, int N> struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vec {
+    T v[N];
 #else
 // Aligned as the largest word that one instruction moves: no access touches two lines of the cache.
 template <typename T, int N> struct alignas(sizeof(T) * N < 64 ? sizeof(T) * N : 64) Vec {
-#endif
     T v[N];
+    Vec() = default;
+    KW_DEVICE Vec(T only) : v{only} {}
+    KW_DEVICE Vec(const Vec& other) { copy_words<sizeof v>(v, other.v); }
+    KW_DEVICE Vec& operator=(const Vec& other) { return copy_words<sizeof v>(v, other.v), *this; }
+#endif
     KW_DEVICE T& operator[](int i) { return v[i]; }
     KW_DEVICE const T& operator[](int i) const { return v[i]; }
 };
@@ -70,7 +94,7 @@ template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) { return *rein
 #else
 template <int N, typename T> KW_DEVICE Vec<T, N> load(const T* p) {
     Vec<T, N> x;
-    __builtin_memcpy(&x, p, sizeof x);
+    copy_words<sizeof x>(&x, p);
     return x;
 }
 #endif
@@ -235,7 +259,7 @@ template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) {
         store_word(reinterpret_cast<Word*>(p) + i, reinterpret_cast<const Word*>(&x)[i]);
 }
 #else
-template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { __builtin_memcpy(p, &x, sizeof x); }
+template <int N, typename T> KW_DEVICE void store(T* p, const Vec<T, N>& x) { copy_words<sizeof x>(p, &x); }
 #endif
 
 // kw: store_once
