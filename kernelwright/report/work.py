@@ -24,6 +24,7 @@ from kernelwright.ir.nodes import (
     Windows,
 )
 from kernelwright.report.row import Work
+from kernelwright.tune.ceiling import at_measured_speed
 
 __all__ = ["conv_kind", "flops_of", "operator_name", "work_of"]
 
@@ -77,7 +78,7 @@ def work_of(graph: Graph, device: Device) -> Work:
     """Bytes that must be moved and arithmetic that must be done; the slower of the two is the floor."""
     portrait = portrait_of(graph)
     moved = needed_bytes(graph)
-    memory_us = moved / device.copy_gbps / 1e3
+    memory_us = moved / at_measured_speed(device, moved).copy_gbps / 1e3
     arithmetic_us = sum(flops_of(node) / rate_of(node, device) / 1e6 for node in graph.nodes() if flops_of(node))
     family = next((name for name, fits in FAMILIES if fits(portrait)), "elementwise")
     bound = "memory" if memory_us >= arithmetic_us else "arithmetic"

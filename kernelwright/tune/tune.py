@@ -20,6 +20,7 @@ from kernelwright.kernels.choices import Choice
 from kernelwright.kernels.pointwise import BrickConfig, Config, TileConfig
 from kernelwright.plan import Convolution, Kernel, Plan
 from kernelwright.settings import Settings
+from kernelwright.tune.ceiling import at_measured_speed
 from kernelwright.tune.layouts import library_conv_us
 from kernelwright.tune.measure import library_us, measure
 from kernelwright.tune.store import TuningKey, TuningStore, tuning_store
@@ -98,7 +99,8 @@ def library_of(kernel: Kernel, device: Device) -> float | None:
 
 def floor_of(kernel: Kernel, device: Device) -> float:
     """No kernel that computes and moves this much is faster."""
-    return template_of(ranked_choices(kernel, device)[0]).floor_us(kernel, device)
+    here = at_measured_speed(device, kernel.bytes_moved)
+    return template_of(ranked_choices(kernel, device)[0]).floor_us(kernel, here)
 
 
 def short_list(kernel: Kernel, device: Device) -> Sequence[Choice]:
