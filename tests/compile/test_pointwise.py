@@ -333,7 +333,7 @@ def test_truth_values_and_choices_are_packed_on_the_cpu(objdump: str) -> None:
 
 
 def test_a_vector_never_goes_through_words_narrower_than_the_registers(tmp_path: Path) -> None:
-    """With AVX2 g++ copies structures by 16 bytes, or through integer registers, and the load of 32 that follows waits."""
+    """With AVX2 g++ copies structures by 16 bytes, or through integers, and the load of 32 that follows waits."""
     compiler = find_cxx(read_settings())
     if compiler.family != "gcc" or platform.machine() != "x86_64":
         pytest.skip("how g++ copies on x86")
