@@ -84,7 +84,7 @@ def one(path: Path, device: Device, rounds: int) -> dict[str, Any]:
         "speedup": {name: round(ratio(times[name], times["ours"]), 4) for name in times if name != "ours"},
         "kernel_us": [t.median_us and round(t.median_us, 1) for t in tuned],
         "configs": [str(t.choice) for t in tuned],
-        "copy_share": [],
+        "copy_share": [t.median_us and round(t.floor_us / t.median_us, 4) for t in tuned],
         "error": error,
         "graph_equal": "",
     }
