@@ -96,6 +96,20 @@ def test_cancellation_shows_in_the_spread():
     assert 0 < float(yard.spread.mean()) < 1e-6
 
 
+@pytest.mark.parametrize("thorough", [False, True])
+def test_in_float64_the_yardstick_is_what_rounding_does(thorough: bool):
+    """The oracle is eager there: had the moves no size, one rounding of an intermediate sum would be an error where the
+    answer is small."""
+    inputs = "[torch.rand(6, 8, dtype=torch.float64)]"
+    oracle, args, state = oracle_for(FORWARD.format("x - x.mean(1, keepdim=True)"), inputs)
+    yard = oracle.truth(state, [args], 0, thorough=thorough).calls[0][0]
+    reordered = args[0] - args[0].flip(1).cumsum(1)[:, -1:] / 8
+    assert yard.spread is not None
+    assert 1e-17 < float(yard.spread.min()) < float(yard.spread.max()) < 1e-15
+    assert score(reordered, yard).within(limits_for(torch.float64))
+    assert not score(reordered + 1e-13, yard).within_loose(limits_for(torch.float64))
+
+
 def test_a_scalar_that_eager_gets_right_by_luck_still_has_a_yardstick():
     oracle, args, state = oracle_for(FORWARD.format("x.mean()"), "[torch.rand(64, 128)]")
     assert oracle.truth(state, [args], 0).calls[0][0].eager_rms > 1e-9
