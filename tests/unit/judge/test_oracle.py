@@ -105,7 +105,7 @@ def test_in_float64_the_yardstick_is_what_rounding_does(thorough: bool):
     yard = oracle.truth(state, [args], 0, thorough=thorough).calls[0][0]
     reordered = args[0] - args[0].flip(1).cumsum(1)[:, -1:] / 8
     assert yard.spread is not None
-    assert 1e-17 < float(yard.spread.min()) < float(yard.spread.max()) < 1e-15
+    assert 1e-19 < float(yard.spread.min()) < float(yard.spread.max()) < 1e-15
     assert score(reordered, yard).within(limits_for(torch.float64))
     assert not score(reordered + 1e-13, yard).within_loose(limits_for(torch.float64))
 
