@@ -53,6 +53,25 @@ def test_dropout_is_replayed_with_the_same_mask():
     assert yard.eager_rms < 1e-6
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_random_slopes_are_replayed_on_what_they_are_slopes_of(inplace: bool):
+    """As if the whole result had been drawn, it would not move with the inputs, and nobody else's would be right."""
+    lines = (
+        "def forward(self, x):",
+        "    y = x @ x.T - 2",
+        f"    return F.rrelu(y, training=True, inplace={inplace}), y",
+    )
+    oracle, args, state = oracle_for("".join(f"    {line}\n" for line in lines))
+    oracle.random = True
+    result, y = oracle.truth(state, [args], 7).calls[0]
+    assert torch.allclose(result.exact, result.eager.double(), rtol=1e-4)
+    assert 0 < result.eager_rms < 1e-6
+    assert result.spread is not None
+    assert float(result.spread.min()) > 0
+    wide = args[0].double()
+    assert torch.equal(y.exact, result.exact if inplace else (wide @ wide.T - 2).reshape(-1))
+
+
 def test_numbers_that_a_forward_draws_are_the_same_in_every_precision():
     body = "    def __init__(self):\n        super().__init__()\n        self.cell = nn.Linear(8, 1)\n"
     oracle, args, state = oracle_for(body + FORWARD.format("self.cell(torch.randn(6, 8).add_(x))"))
