@@ -339,8 +339,8 @@ class Placement:
         if matrix is None:
             wanted = batch + rows + summed
             # What is in memory in another order, channels-last say, keeps its place there.
-            turned = Permute(x, tuple(labels.index(label) for label in wanted))
-            turned = x if wanted == labels and x not in self.places else turned
+            as_it_is = wanted == labels and x not in self.places
+            turned = x if as_it_is else Permute(x, tuple(labels.index(label) for label in wanted))
             if turned not in self.places:
                 self.materialise(turned)
             matrix = matrix_of(self.load(turned, turned.shape), wanted, batch, rows, summed)
