@@ -78,7 +78,7 @@ def optimize(
     if reserve is not None and target.present and tuning_s > 0:
         reserve("tune", graph)
     planned, choices, tuned = chosen(graph, target, tuning_s, settings, *wanted, stages)
-    refuse_if_nothing_to_do(problem, planned.kernels)
+    refuse_if_nothing_to_do(problem, [kernel for kernel in planned.kernels if 0 not in kernel.region.shape])
     program = stages.run("generate", lambda: generate(planned, choices, target), lambda made: made.text)
     program = replace(program, algebra=algebra)
     source = stages.run("emit", lambda: emit(program, problem), str)

@@ -7,11 +7,14 @@ import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from types import MethodType
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.export import ExportedProgram
+from torch.nn.functional import batch_norm
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.overrides import TorchFunctionMode
 
 from kernelwright.capture.refusals import refusal, refuse_arguments, refuse_effects, refuse_parts, refuse_unused_draws
@@ -53,6 +56,7 @@ def traced(problem: Problem, instance: Instance) -> ExportedProgram | None:
     refuse_parts(problem, instance.model)
     refuse_arguments(problem, instance.inputs)
     register_plain_tensors(instance.model)
+    average_in_the_graph(instance.model)
     with effects(instance.model) as changed, Detaching():
         program: ExportedProgram = torch.export.export(instance.model, separate(instance.inputs), strict=False)
     refuse_effects(problem, changed)
@@ -118,6 +122,34 @@ def register_plain_tensors(model: torch.nn.Module) -> None:
         for name, value in plain.items():
             delattr(module, name)
             module.register_buffer(name, value, persistent=False)
+
+
+def average_in_the_graph(model: torch.nn.Module) -> None:
+    """BatchNorm without a momentum weighs a batch by how many there have been, which it asks of a tensor: so that the
+    graph has that number, this model's parts compute with it."""
+    for module in model.modules():
+        if isinstance(module, _BatchNorm) and type(module).forward is _BatchNorm.forward and counts_batches(module):
+            module.forward = MethodType(averaged_batch_norm, module)  # type: ignore[method-assign]
+
+
+def counts_batches(module: _BatchNorm) -> bool:
+    return module.momentum is None and module.training and module.num_batches_tracked is not None
+
+
+def averaged_batch_norm(module: _BatchNorm, x: torch.Tensor) -> torch.Tensor:
+    """What _BatchNorm.forward does: running statistics are means over all batches so far."""
+    module._check_input_dim(x)  # type: ignore[no-untyped-call]
+    count, mean, var = module.num_batches_tracked, module.running_mean, module.running_var
+    assert count is not None
+    assert mean is not None
+    assert var is not None
+    count.add_(1)
+    share = 1 / count.to(mean.dtype)
+    wide = x.to(torch.promote_types(x.dtype, mean.dtype))
+    axes = tuple(axis for axis in range(x.dim()) if axis != 1)
+    mean.copy_(wide.mean(axes) * share + mean * (1 - share))
+    var.copy_(wide.var(axes) * share + var * (1 - share))
+    return batch_norm(x, None, None, module.weight, module.bias, True, 0.0, module.eps)
 
 
 def traced_or_refused(problem: Problem, instance: Instance) -> ExportedProgram:

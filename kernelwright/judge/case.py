@@ -20,6 +20,7 @@ from kernelwright.judge.large import Rows, fingerprint, rows_of
 from kernelwright.judge.memory import Footprint, Room, full_bytes, give_back, peak_of
 from kernelwright.judge.oracle import Oracle, same_bits
 from kernelwright.judge.policy import Policy
+from kernelwright.judge.pool import Planner, as_it_lies
 from kernelwright.judge.process import machine_is_busy
 from kernelwright.judge.reference import Reference, State, copied_state, load_state, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
@@ -40,7 +41,7 @@ COPIES = 48
 class Case:
     """A problem made ready on a device.
 
-    tensors    of one set of arguments, for their shapes; without memory
+    tensors    of one set of arguments, for their shapes and strides; without memory
     habits     labels that the reference itself would get: it writes into its inputs, or hands them back
     updated    the buffers that a call changes
     hands_out_state  its output lies in its own weights or buffers, and changes with them
@@ -160,7 +161,7 @@ def _opened(problem: Problem, policy: Policy, device: Device, seeds: Seeds) -> C
         state=state,
         model_seed=model_seed,
         argument_seed=argument_seed,
-        tensors=[t.to("meta") for t in tensors],
+        tensors=[torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta") for t in tensors],
         footprint=footprint,
         room=room,
         habits=habits,
@@ -211,7 +212,8 @@ def _footprint(inputs: list[torch.Tensor], output: Any, state: State, taken: int
     """`taken`: the most that the call took, its output among it; not known of a CPU."""
     leaves = [leaf for leaf in flatten_output(output)[1] if isinstance(leaf, torch.Tensor)]
     outputs = _bytes_of(leaves)
-    return Footprint(_bytes_of(inputs), outputs, _bytes_of(state.values()), max(0, taken - outputs))
+    placed = sum(Planner().place(t, strides=as_it_lies(t)).span for t in inputs)
+    return Footprint(placed, outputs, _bytes_of(state.values()), max(0, taken - outputs))
 
 
 def _bytes_of(tensors: Iterable[torch.Tensor]) -> int:

@@ -19,7 +19,7 @@ from kernelwright.judge import wire
 from kernelwright.judge.channel_cuda import Segments, reset_persisting_cache
 from kernelwright.judge.codec import Template, as_real, flatten_arguments, flatten_output
 from kernelwright.judge.large import fingerprint
-from kernelwright.judge.pool import Placement, Planner, Pool
+from kernelwright.judge.pool import Placement, Planner, Pool, as_it_lies
 from kernelwright.judge.process import Ended, Reply, Worker, printable
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.wire import Fact, Op, Status
@@ -76,7 +76,7 @@ def plan_layout(
     planner: Planner, tensors: Sequence[torch.Tensor], slots: int, state: Sequence[torch.Tensor], *, spare: bool
 ) -> Layout:
     return Layout(
-        slots=tuple(tuple(planner.place(t) for t in tensors) for _ in range(slots)),
+        slots=tuple(tuple(planner.place(t, strides=as_it_lies(t)) for t in tensors) for _ in range(slots)),
         spare=tuple(planner.place(t, strides=_gapped(t)) for t in tensors) if spare else (),
         state_in=tuple(planner.place(t) for t in state),
         state_out=tuple(planner.place(t) for t in state),

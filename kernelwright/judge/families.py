@@ -190,7 +190,7 @@ def _mean(x: torch.Tensor) -> float:
 
 def _rms(x: torch.Tensor) -> float:
     flat = x.reshape(-1)
-    return math.sqrt(sum(float(flat[part].double().square_().sum()) for part in chunks(flat)) / max(1, x.numel()))
+    return math.sqrt(sum(float(flat[part].double().square().sum()) for part in chunks(flat)) / max(1, x.numel()))
 
 
 def _deviation(x: torch.Tensor) -> float:

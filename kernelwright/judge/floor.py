@@ -37,7 +37,8 @@ def needed_bytes(case: Case) -> int:
     before = _output(case, args)
     rng = random.Random(0)
     for position, tensor in enumerate(tensors):
-        if not tensor.is_floating_point() or tensor.itemsize == 1 or whole[position] < case.output_bytes / 16:
+        little = not whole[position] or whole[position] < case.output_bytes / 16
+        if not tensor.is_floating_point() or tensor.itemsize == 1 or little:
             continue
         felt = 0
         for _ in range(PROBES):

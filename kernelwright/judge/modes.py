@@ -192,8 +192,12 @@ def _on_cpu(value: Any) -> Any:
     return value.detach().to("cpu", copy=True) if isinstance(value, torch.Tensor) else value
 
 
+# Operators that multiply by what they draw, and leave that in their second argument.
+WITH_NOISE = frozenset({"rrelu_with_noise", "rrelu_with_noise_"})
+
+
 class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Keeps what every random operator gave."""
+    """Keeps what every random operator gave, or what it drew for that."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -204,7 +208,8 @@ class Recording(TorchDispatchMode):  # type: ignore[no-untyped-call]
     ) -> Any:
         result = func(*args, **(kwargs or {}))
         if torch.Tag.nondeterministic_seeded in func.tags:
-            self.tape.append(tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, result))
+            drawn = args[1] if func.overloadpacket.__name__ in WITH_NOISE else result
+            self.tape.append(tree_map(lambda t: t.clone() if isinstance(t, torch.Tensor) else t, drawn))
         return result
 
 
@@ -227,6 +232,9 @@ class Replaying(TorchDispatchMode):  # type: ignore[no-untyped-call]
             x, p = args[0], args[1]
             mask = recorded[1]
             return x * mask.to(x.dtype) / (1 - p), mask
+        if func.overloadpacket.__name__ in WITH_NOISE:
+            x, noise = args[0], args[1].copy_(recorded)
+            return x.mul_(noise) if func.overloadpacket.__name__.endswith("_") else x * noise
         if func._schema.is_mutable and isinstance(args[0], torch.Tensor):
             return args[0].copy_(recorded)
         return tree_map(_wide if self.wide else _own, recorded)

@@ -414,7 +414,7 @@ class _Moves:
     def _moved(self, part: slice) -> torch.Tensor:
         assert self.sizes is not None
         scale = unit_roundoff(self.eager.dtype) / PERTURBATION / math.sqrt(self.draws)
-        return torch.nan_to_num_(self.sizes[part].double().mul_(scale), nan=0.0, posinf=0.0)
+        return torch.nan_to_num_(self.sizes[part].double() * scale, nan=0.0, posinf=0.0)
 
     def suspicious(self) -> bool:
         """Whether eager, or a small move, is off out of proportion somewhere: a jump, or a bad condition."""

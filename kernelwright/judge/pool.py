@@ -15,12 +15,14 @@ import torch
 
 from kernelwright.errors import InternalError
 
-__all__ = ["FILLS", "GUARD_BYTES", "Placement", "Planner", "Pool", "make_pool", "sealed_memory"]
+__all__ = ["FILLS", "GUARD_BYTES", "Placement", "Planner", "Pool", "as_it_lies", "make_pool", "sealed_memory"]
 
 GUARD_BYTES = 16 << 10
 ALIGNMENT = 512  # what torch's CUDA allocator gives; a candidate may count on it
 # As float32, float64, float16 and bfloat16 the first is NaN, the second a large finite number.
 FILLS = (0xFF, 0x7B)
+# A tensor with gaps between its elements keeps them if it does not take more than so many times its bytes.
+MOST_ROOM = 2
 F_ADD_SEALS, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_GROW = 1033, 1, 2, 4  # fcntl(2)
 
 
@@ -62,6 +64,17 @@ class Planner:
         ends = [0, *(p.offset + p.span for p in self.placed)]
         starts = [*(p.offset for p in self.placed), self.size]
         return [(end, start - end) for end, start in zip(ends, starts, strict=True)]
+
+
+def as_it_lies(tensor: torch.Tensor) -> tuple[int, ...] | None:
+    """Its own strides: channels-last, say. None where elements share a place, so that nobody can write them one by
+    one, or lie far apart."""
+    last = 0  # the place of the last element of the axes so far
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):
+        if size > 1 and stride <= last:
+            return None
+        last += (size - 1) * stride
+    return tensor.stride() if tensor.numel() and last < MOST_ROOM * tensor.numel() else None
 
 
 class Memory(Protocol):

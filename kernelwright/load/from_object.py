@@ -72,12 +72,21 @@ def class_source(kind: type) -> str:
 
 
 def input_text(value: Any) -> str:
-    """Python that makes a random tensor of the same kind, or the same scalar."""
+    """Python that makes a random tensor of the same kind, in the same order of memory, or the same scalar."""
     if not isinstance(value, torch.Tensor):
         return repr(value)
-    shape = tuple(value.shape)
+    if value.layout is torch.strided and not value.is_contiguous():
+        places = 1 + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride(), strict=True))
+        return f"({flat_text(value, (places,))}).as_strided({tuple(value.shape)}, {value.stride()})"
+    return flat_text(value, tuple(value.shape))
+
+
+def flat_text(value: torch.Tensor, shape: tuple[int, ...]) -> str:
+    """A contiguous one of this shape."""
     if value.dtype.is_floating_point:
         return f"torch.randn({shape}).to({value.dtype})"
+    if value.dtype.is_complex:
+        return f"torch.randn({shape}, dtype={value.dtype})"
     if value.dtype == torch.bool:
         return f"torch.rand({shape}) < 0.5"
     high = int(value.max()) + 1 if value.numel() else 1

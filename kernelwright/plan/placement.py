@@ -338,7 +338,9 @@ class Placement:
         matrix = None if layout is None else matrix_of(layout, labels, batch, rows, summed)
         if matrix is None:
             wanted = batch + rows + summed
-            turned = Permute(x, tuple(labels.index(label) for label in wanted)) if wanted != labels else x
+            # What is in memory in another order, channels-last say, keeps its place there.
+            as_it_is = wanted == labels and x not in self.places
+            turned = x if as_it_is else Permute(x, tuple(labels.index(label) for label in wanted))
             if turned not in self.places:
                 self.materialise(turned)
             matrix = matrix_of(self.load(turned, turned.shape), wanted, batch, rows, summed)

@@ -235,6 +235,16 @@ def test_a_model_against_itself_is_correct_whatever_it_takes_and_gives(
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
 
 
+def test_inputs_come_in_the_order_of_memory_that_the_problem_gives_them(tmp_path: Path) -> None:
+    """Who planned for it must not be judged by what it does for another."""
+    keep_workers()
+    inputs = "\ndef get_inputs():\n    return [torch.rand(2, 4, 8, 8).to(memory_format=torch.channels_last)]\n"
+    task = Problem("here", HEAD.format("", "x + 1") + inputs, tmp_path / "here.py")
+    only_there = HEAD.format("", "x + int(x.stride() == (256, 1, 32, 4))").replace("Model(", "ModelNew(")
+    judgement = judge(task, Candidate(only_there), QUICK, cpu())
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
 @pytest.mark.parametrize(
     ("expression", "inputs"),
     [("x[:, :1] * y.sum()", ", torch.rand(int(torch.randint(3, 99, ())))"), ("x.to(torch.float8_e4m3fn)", "")],

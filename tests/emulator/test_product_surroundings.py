@@ -102,3 +102,32 @@ def test_what_stands_around_a_product_is_computed_with_it(name: str) -> None:
 def test_scaled_float16_takes_the_same_epilogues() -> None:
     source = problem("F.gelu(y) * row + tile", 130, 44, 61)
     agrees(source, pick=only("gemm_sm90_f16x1", own_tiles=True), precision="tf32")
+
+
+IMAGES = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(2, 4, 5, 3).to(memory_format=torch.channels_last))
+
+    def forward(self, x):
+        y = torch.tanh(x)
+        return x @ x.transpose(2, 3), y @ self.weight, torch.relu(y @ y.transpose(2, 3))
+
+
+def get_inputs():
+    return [torch.randn(2, 4, 6, 5).to(memory_format=torch.channels_last)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_batches_of_images_and_channels_that_lie_channels_last_are_multiplied() -> None:
+    """No one step leads from each to the next: inputs, weights and results of kernels are copied first."""
+    agrees(Problem("images", IMAGES, Path("images.py")))

@@ -88,8 +88,9 @@ def test_a_wrong_candidate_is_said_to_be_wrong_where(problem: Path, tmp_path: Pa
         ("class Model(:\n", 2, "strange.py:1"),
         (PROBLEM.format(returned="{'y': x}"), 5, "dict"),
         (PROBLEM.format(returned="x if x.sum() > 0 else -x"), 5, "depends on values"),
+        (PROBLEM.format(returned="torch.relu(x[:0]) + 1"), 5, "left to PyTorch"),
     ],
-    ids=["no model", "a failing import", "a syntax error", "a dict", "control flow"],
+    ids=["no model", "a failing import", "a syntax error", "a dict", "control flow", "a batch of none"],
 )
 def test_what_cannot_be_done_is_said_with_its_reason(tmp_path: Path, text: str, code: int, says: str) -> None:
     path = written(tmp_path, "strange.py", text)

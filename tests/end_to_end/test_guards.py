@@ -369,6 +369,18 @@ def test_eval_mode_is_guarded_where_it_matters(emit_once: Emit) -> None:
     assert not emitted.check(lambda model: setattr(model.norm, "momentum", 0.5))
 
 
+def test_statistics_that_are_means_over_all_batches_follow_their_count(emit_once: Emit) -> None:
+    init = ("self.norm = nn.BatchNorm1d(6, momentum=None)",)
+    emitted = emit_once(model_source("return self.norm(self.norm(x).relu() - 1)", init=init))
+    original, new = emitted.pair()
+    with torch.no_grad():
+        for _ in range(3):
+            assert emitted.agree(original, new, torch.randn(4, 6))
+    assert int(new.norm.num_batches_tracked) == 6
+    assert not emitted.check(lambda model: model.eval())
+    assert not emitted.check(lambda model: setattr(model.norm, "momentum", 0.5))
+
+
 def test_eval_mode_runs_in_the_kernels_where_it_changes_nothing(emitted: Emitted) -> None:
     assert emitted.check(lambda model: model.eval())
 

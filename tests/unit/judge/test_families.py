@@ -16,6 +16,15 @@ def test_shape_and_dtype_stay(family: Family):
         assert y.dtype == x.dtype
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
+def test_what_is_given_is_left_alone(family: Family, dtype: torch.dtype):
+    x = torch.rand(40, 33, dtype=dtype)
+    before = x.clone()
+    transformed((x,), family)
+    assert torch.equal(x, before)
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.name)
 def test_integers_and_numbers_stay_as_they_are(family: Family):
     indices = torch.arange(9)

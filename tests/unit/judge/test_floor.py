@@ -29,3 +29,9 @@ def test_an_operand_that_all_rows_read_counts_once():
     whole = 4 * (512 * 64 + 512 * 64 + 64 * 64)
     assert needed_bytes(case) == whole
     assert needed_bytes(replace(case, rows=Rows(512, (0,), 64))) == whole
+
+
+def test_a_batch_of_none_needs_nothing():
+    source = SOURCE.replace("torch.rand(512, 64), ", "torch.rand(0, 64), ")
+    case = open_case(Problem("product", source, Path("product.py")), Policy(), resolve("cpu"), Seeds(1))
+    assert needed_bytes(case) == 0

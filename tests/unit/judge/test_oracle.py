@@ -53,6 +53,25 @@ def test_dropout_is_replayed_with_the_same_mask():
     assert yard.eager_rms < 1e-6
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_random_slopes_are_replayed_on_what_they_are_slopes_of(inplace: bool):
+    """As if the whole result had been drawn, it would not move with the inputs, and nobody else's would be right."""
+    lines = (
+        "def forward(self, x):",
+        "    y = x @ x.T - 2",
+        f"    return F.rrelu(y, training=True, inplace={inplace}), y",
+    )
+    oracle, args, state = oracle_for("".join(f"    {line}\n" for line in lines))
+    oracle.random = True
+    result, y = oracle.truth(state, [args], 7).calls[0]
+    assert torch.allclose(result.exact, result.eager.double(), rtol=1e-4)
+    assert 0 < result.eager_rms < 1e-6
+    assert result.spread is not None
+    assert float(result.spread.min()) > 0
+    wide = args[0].double()
+    assert torch.equal(y.exact, result.exact if inplace else (wide @ wide.T - 2).reshape(-1))
+
+
 def test_numbers_that_a_forward_draws_are_the_same_in_every_precision():
     body = "    def __init__(self):\n        super().__init__()\n        self.cell = nn.Linear(8, 1)\n"
     oracle, args, state = oracle_for(body + FORWARD.format("self.cell(torch.randn(6, 8).add_(x))"))
@@ -94,6 +113,20 @@ def test_cancellation_shows_in_the_spread():
     yard = oracle.truth(state, [args], 0).calls[0][0]
     assert yard.spread is not None
     assert 0 < float(yard.spread.mean()) < 1e-6
+
+
+@pytest.mark.parametrize("thorough", [False, True])
+def test_in_float64_the_yardstick_is_what_rounding_does(thorough: bool):
+    """The oracle is eager there: had the moves no size, one rounding of an intermediate sum would be an error where the
+    answer is small."""
+    inputs = "[torch.rand(6, 8, dtype=torch.float64)]"
+    oracle, args, state = oracle_for(FORWARD.format("x - x.mean(1, keepdim=True)"), inputs)
+    yard = oracle.truth(state, [args], 0, thorough=thorough).calls[0][0]
+    reordered = args[0] - args[0].flip(1).cumsum(1)[:, -1:] / 8
+    assert yard.spread is not None
+    assert 1e-19 < float(yard.spread.min()) < float(yard.spread.max()) < 1e-15
+    assert score(reordered, yard).within(limits_for(torch.float64))
+    assert not score(reordered + 1e-13, yard).within_loose(limits_for(torch.float64))
 
 
 def test_a_scalar_that_eager_gets_right_by_luck_still_has_a_yardstick():

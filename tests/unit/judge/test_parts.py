@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from kernelwright.judge.contestant import plan_layout
 from kernelwright.judge.large import _linear_hash, _weights, fingerprint, row_slices, rows_of, sliced
 from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
@@ -53,6 +54,30 @@ def test_a_pool_gives_back_what_was_written_and_notices_writes_beside_it():
         assert pool.damaged_bands() == 0
     ctypes.memset(pool.view(dense).data_ptr() + x.numel() * 4, 0, 1)
     assert pool.damaged_bands() == 1
+    pool.close()
+
+
+@pytest.mark.parametrize(
+    ("x", "strides"),
+    [
+        (torch.rand(2, 3, 4, 5).to(memory_format=torch.channels_last), (60, 1, 15, 3)),
+        (torch.rand(6, 10)[:, ::2], (10, 2)),
+        (torch.rand(6, 5).t(), (1, 5)),
+        (torch.rand(6, 100)[:, ::50], (2, 1)),  # far apart
+        (torch.rand(1, 5).expand(6, 5), (5, 1)),
+        (torch.rand(12).unfold(0, 4, 2), (4, 1)),  # windows share places
+    ],
+    ids=["channels last", "every other one", "transposed", "far apart", "repeated", "windows"],
+)
+def test_arguments_lie_in_a_pool_as_the_problem_has_them_where_they_can_be_written(x, strides):
+    planner = Planner()
+    layout = plan_layout(planner, [x], 2, [], spare=False)
+    pool = make_pool(planner, CPU)
+    for (place,) in layout.slots:
+        assert place.strides == strides
+        pool.view(place).copy_(x)
+        assert torch.equal(pool.view(place), x)
+        assert pool.damaged_bands() == 0
     pool.close()
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from kernelwright.errors import UsageError
-from kernelwright.load import problem_of
+from kernelwright.load import instantiate, problem_of
 
 
 class Scaled(nn.Module):
@@ -41,3 +41,19 @@ def test_a_model_that_its_attributes_do_not_make_again_is_refused() -> None:
     changed.linear = nn.Linear(4, 4, bias=False)
     with pytest.raises(UsageError, match="is another model"):
         problem_of(changed, [torch.randn(2, 4)])
+
+
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.randn(2, 4, 3, 4).to(memory_format=torch.channels_last),
+        torch.randn(3, 8)[:, ::2].half(),
+        torch.rand(1, 4).expand(3, 4) < 0.5,
+        torch.randint(0, 7, (4, 4)).t(),
+        torch.randn(3, 4, dtype=torch.complex64),
+    ],
+    ids=["channels last", "cast", "repeated", "transposed", "complex"],
+)
+def test_inputs_are_described_in_their_order_of_memory(x: torch.Tensor) -> None:
+    (made,) = instantiate(problem_of(Scaled(4), [x]), 0, "cpu").inputs
+    assert (made.shape, made.stride(), made.dtype) == (x.shape, x.stride(), x.dtype)
