@@ -338,7 +338,8 @@ class Placement:
         matrix = None if layout is None else matrix_of(layout, labels, batch, rows, summed)
         if matrix is None:
             wanted = batch + rows + summed
-            turned = Permute(x, tuple(labels.index(label) for label in wanted)) if wanted != labels else x
+            # What is in memory in another order, an input say, is no view that could be copied: its axes in order are.
+            turned = Permute(x, tuple(map(labels.index, wanted))) if wanted != labels or x in self.places else x
             if turned not in self.places:
                 self.materialise(turned)
             matrix = matrix_of(self.load(turned, turned.shape), wanted, batch, rows, summed)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from kernelwright.kernels.choices import Choice
 from kernelwright.load import Problem
@@ -102,3 +104,26 @@ def test_what_stands_around_a_product_is_computed_with_it(name: str) -> None:
 def test_scaled_float16_takes_the_same_epilogues() -> None:
     source = problem("F.gelu(y) * row + tile", 130, 44, 61)
     agrees(source, pick=only("gemm_sm90_f16x1", own_tiles=True), precision="tf32")
+
+
+class ProductsOfWhatLiesOtherwise(nn.Module):
+    """Rows and batches with two strides, where the operand is no view of something else but lies so itself."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.relu(x @ y[0, 0]), torch.relu(x @ y), torch.relu(image.flatten(1) @ image.flatten(1).t())
+
+
+def test_inputs_with_their_axes_in_another_order_are_copied_for_a_product() -> None:
+    image = torch.randn(2, 3, 5, 7).to(memory_format=torch.channels_last)
+    agrees(ProductsOfWhatLiesOtherwise(), [torch.randn(3, 4, 5, 7).transpose(0, 1), torch.randn(4, 3, 7, 6), image])
+
+
+class ProductsOfRepeatedElements(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        column, row = x[:, :1].expand(19, 37), y[:1].expand(37, 20)
+        return torch.relu(column @ y), torch.relu(x @ row), torch.tanh(column @ row)
+
+
+@pytest.mark.parametrize("device", ["h200", "a100"])
+def test_what_is_repeated_along_k_is_multiplied_as_often(device: str) -> None:
+    agrees(ProductsOfRepeatedElements(), [torch.randn(19, 37), torch.randn(37, 20)], device=device)
