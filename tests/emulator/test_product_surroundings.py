@@ -106,16 +106,24 @@ def test_scaled_float16_takes_the_same_epilogues() -> None:
     agrees(source, pick=only("gemm_sm90_f16x1", own_tiles=True), precision="tf32")
 
 
-class ProductsOfWhatLiesOtherwise(nn.Module):
-    """Rows and batches with two strides, where the operand is no view of something else but lies so itself."""
+OTHERWISE = """
+import torch
+from torch import nn
 
-    def forward(self, x: torch.Tensor, y: torch.Tensor, image: torch.Tensor) -> tuple[torch.Tensor, ...]:
+
+class Model(nn.Module):
+    def forward(self, x, y, image):
         return torch.relu(x @ y[0, 0]), torch.relu(x @ y), torch.relu(image.flatten(1) @ image.flatten(1).t())
 
 
-def test_inputs_with_their_axes_in_another_order_are_copied_for_a_product() -> None:
+def get_inputs():
     image = torch.randn(2, 3, 5, 7).to(memory_format=torch.channels_last)
-    agrees(ProductsOfWhatLiesOtherwise(), [torch.randn(3, 4, 5, 7).transpose(0, 1), torch.randn(4, 3, 7, 6), image])
+    return [torch.randn(3, 4, 5, 7).transpose(0, 1), torch.randn(4, 3, 7, 6), image]
+"""
+
+
+def test_inputs_whose_axes_lie_in_another_order_are_copied_for_a_product() -> None:
+    agrees(Problem("otherwise", OTHERWISE, Path("otherwise.py")))
 
 
 class ProductsOfRepeatedElements(nn.Module):
