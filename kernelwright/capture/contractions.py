@@ -60,12 +60,13 @@ def product(first: str, second: str) -> Translation:
 
 
 def added(bias: str, first: str, second: str) -> Translation:
-    """beta * bias + alpha * (first @ second)"""
+    """beta * bias + alpha * (first @ second). Of a product that counts 0 times, libraries do not read the operands: an
+    infinity in one of them is nothing then."""
 
     def translation(call: Call) -> Value:
         result = matmul(call[first], call[second])
         dtype = call.type.dtype
-        if result is None or dtype.is_reduced_float:
+        if result is None or dtype.is_reduced_float or call["alpha"] == 0:
             return None
         result = scaled(result, call["alpha"], dtype)
         if call["beta"] == 0:

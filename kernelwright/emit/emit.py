@@ -269,16 +269,17 @@ def versions(weight):
     return [None if w.is_inference() else w._version for w in counters]  # what inference mode makes has no versions
 
 
-def packed(model, entry, weight, size):
-    """The weight in the order a kernel reads it: made once, and again when the weight has changed."""
+def packed(model, entry, name, weight, size, offset=0):
+    """The weight in the order a kernel reads it, from a byte of it on: made once, and again when it has changed."""
     kept = PACKED.setdefault(model, {})
-    old, known, buffer = kept.get(entry, (None, None, None))
+    key = entry, name, offset  # one entry may pack several
+    old, known, buffer = kept.get(key, (None, None, None))
     capturing = torch.cuda.is_current_stream_capturing()  # a replay must see the weight as it is then
     now = versions(weight)
     if capturing or old is None or old.data_ptr() != weight.data_ptr() or known != now:
         buffer = torch.empty(size, dtype=torch.uint8, device=weight.device)
         stream = torch.cuda.current_stream(weight.device)
-        pointers = ctypes.c_void_p(weight.data_ptr()), ctypes.c_void_p(buffer.data_ptr())
+        pointers = ctypes.c_void_p(weight.data_ptr() + offset), ctypes.c_void_p(buffer.data_ptr())
         with torch.cuda.device(weight.device):
             code = getattr(LIBRARY, entry)(*pointers, ctypes.c_void_p(stream.cuda_stream))
         if code:
@@ -286,7 +287,7 @@ def packed(model, entry, weight, size):
         if not capturing:
             stream.synchronize()  # other streams may use it next
             # The old weight is kept alive, so that no new one can take its address unnoticed.
-            kept[entry] = (weight.detach(), now, buffer)
+            kept[key] = (weight.detach(), now, buffer)
         if type(weight) is torch.nn.Parameter:
             weight.__class__ = Watched
     return buffer'''

@@ -56,8 +56,9 @@ class ForwardWriter:
 
     def packing(self, buffer: Buffer) -> str:
         assert buffer.packed_from is not None
-        weight = buffer.packed_from.name
-        return f'{buffer.name} = packed(self, "{buffer.packed_by}", {weight}, {buffer.nbytes})'
+        weight, dtype = buffer.packed_from.name, buffer.packed_from.dtype
+        offset = f", {buffer.packed_offset * dtype.itemsize}" if buffer.packed_offset else ""
+        return f'{buffer.name} = packed(self, "{buffer.packed_by}", "{weight}", {weight}, {buffer.nbytes}{offset})'
 
     def allocation(self, buffer: Buffer) -> str:
         kind = f"dtype=torch.{buffer.dtype.name}, device={self.device}"

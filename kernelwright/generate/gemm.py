@@ -26,7 +26,7 @@ from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
 from kernelwright.generate.tile_rows import RowPiecesWriter, lanes_of, state_of_rows
 from kernelwright.ir.dtypes import by_name, float32
-from kernelwright.ir.nodes import Map
+from kernelwright.ir.nodes import Iota, Map
 from kernelwright.ir.scalars import SCALARS
 from kernelwright.kernels import (
     gemm_simt,
@@ -175,7 +175,8 @@ def gemm_extra(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> Extra:
     w = packed_buffer(kernel, packed) if packed else core.w.layout.buffer
     scratch = (*workspaces(module, kernel, choice), *states_of(module, kernel, choice))
     before = (layout.buffer for region in core.prologues for layout in region.reads)
-    return Extra(tuple(dict.fromkeys((core.a.layout.buffer, w, *before))), scratch)
+    in_memory = (b for b in (core.a.layout.buffer, w, *before) if not isinstance(b.source, Iota))
+    return Extra(tuple(dict.fromkeys(in_memory)), scratch)
 
 
 def workspaces(module: Multiplier, kernel: Kernel, choice: GemmConfig) -> tuple[Buffer, ...]:
@@ -241,9 +242,9 @@ def flops_of(maps: Sequence[Map]) -> int:
 
 def packed_buffer(kernel: Kernel, size: int) -> Buffer:
     """The weight in the order in which the kernel reads it."""
-    weight = core_of(kernel).w.layout.buffer
-    name = f"{weight.name}_for_{launcher_name(kernel)}"  # two products may want one weight in different orders
-    return Buffer(name, (size,), UINT8, (1,), packed_from=weight, packed_by=f"{launcher_name(kernel)}_pack")
+    layout, entry = core_of(kernel).w.layout, f"{launcher_name(kernel)}_pack"
+    name = f"{layout.buffer.name}_for_{launcher_name(kernel)}"  # two products may want one weight in different orders
+    return Buffer(name, (size,), UINT8, (1,), None, layout.buffer, entry, layout.offset)
 
 
 # --- what is computed of operands before they are multiplied

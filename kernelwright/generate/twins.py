@@ -21,6 +21,8 @@ ANY_WORD = re.compile(r"\b[A-Za-z_]\w*")
 # What the text of a kernel defines beside its struct and its entry, by what the names end in.
 OF_STRUCT = ("", "Config", "A", "W")
 OF_ENTRY = ("", "_Config", "_pack", "_problem")
+# What stands before the name of an entry, where it is defined or called. Functions may have the same name: kw::relu.
+BEFORE_ENTRY = re.compile(r"(?:\bint |(?<!\w)::)$")
 WIDENED = "_f"  # ends the name of a value that was read as a buffer of that name
 
 
@@ -86,12 +88,12 @@ def renamed(text: str, kernel: Kernel, body: str, entry: str) -> str:
     own_body, own_entry = own_names(kernel)
 
     def word(match: re.Match[str]) -> str:
-        name, before = match[0], text[max(0, match.start() - 4) : match.start()]
+        name, before = match[0], text[max(0, match.start() - 5) : match.start()]
         end = name.removeprefix(own_body)
         if name.startswith(own_body) and end in OF_STRUCT:
             return body + end
         end = name.removeprefix(own_entry)
-        if name.startswith(own_entry) and end in OF_ENTRY and (end or before.endswith(("int ", "::"))):
+        if name.startswith(own_entry) and end in OF_ENTRY and (end or BEFORE_ENTRY.search(before)):
             return entry + end
         return name
 

@@ -49,11 +49,19 @@ def described(model: nn.Module, inputs: Sequence[Any]) -> Problem:
     kind = type(model)
     source = class_source(kind)
     alias = "" if kind.__name__ == "Model" else f"\n\nModel = {kind.__name__}\n"
-    made = ", ".join(input_text(value) for value in inputs)
+    made = ", ".join(argument_text(value) for value in inputs)
     inputs_text = f"\n\ndef get_inputs():\n    return [{made}]\n"
     functions = f"{inputs_text}\n\ndef get_init_inputs():\n    return {init_text(model)}\n"
     path = Path(inspect.getsourcefile(kind) or f"{kind.__name__}.py")
     return Problem(kind.__name__, source + alias + functions, path)
+
+
+def argument_text(value: Any) -> str:
+    """Python that makes the like of one argument of forward(), item by item if it is a list."""
+    if isinstance(value, (list, tuple)):
+        items = "".join(f"{argument_text(item)}, " for item in value)
+        return f"[{items}]" if isinstance(value, list) else f"({items})"
+    return f"float({str(value)!r})" if isinstance(value, float) else input_text(value)
 
 
 def class_source(kind: type) -> str:
@@ -89,8 +97,8 @@ def flat_text(value: torch.Tensor, shape: tuple[int, ...]) -> str:
         return f"torch.randn({shape}, dtype={value.dtype})"
     if value.dtype == torch.bool:
         return f"torch.rand({shape}) < 0.5"
-    high = int(value.max()) + 1 if value.numel() else 1
-    return f"torch.randint(0, {max(high, 1)}, {shape}, dtype={value.dtype})"
+    low, high = (min(int(value.min()), 0), max(int(value.max()) + 1, 1)) if value.numel() else (0, 1)
+    return f"torch.randint({low}, {high}, {shape}, dtype={value.dtype})"
 
 
 def init_text(model: nn.Module) -> str:

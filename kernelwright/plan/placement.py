@@ -296,6 +296,7 @@ class Placement:
         assert form is not None, "routes name only products that have a form"
         made: dict[Node, Prologue] = {prologue.result: prologue for prologue in prologues}
         a, w = (made[x].given if x in made else x for x in (form.a, form.w))
+        w_matrix = self.matrix(w, form.w_labels, form.batch, form.columns, form.summed)
         return Product(
             node,
             batches=extent_of(node, form.batch),
@@ -303,8 +304,8 @@ class Placement:
             n=extent_of(node, form.columns),
             k=extent_of(node, form.summed),
             a=self.matrix(a, form.a_labels, form.batch, form.rows, form.summed),
-            w=self.matrix(w, form.w_labels, form.batch, form.columns, form.summed),
-            constant=self.is_constant(base_of(form.w)),
+            w=w_matrix,
+            constant=form.w not in made and self.is_constant(w_matrix.layout.buffer.source),
             precision=self.precision,
             routed=self.origins[node],
             of_a=self.prologue(made.get(form.a), form.a_labels, form.batch + form.rows + form.summed),
@@ -327,8 +328,8 @@ class Placement:
         shape = tuple(made.result.shape[i] for i in order)
         return Region(shape, tuple(loads.items()), made.maps, (), made.given)
 
-    def is_constant(self, weight: Node) -> bool:
-        """Whether it may be packed ahead: a parameter that no step of ours writes."""
+    def is_constant(self, weight: Node | None) -> bool:
+        """Whether it may be packed ahead: a parameter, and no copy of one, that no step of ours writes."""
         written = any(update.target is weight for update in self.graph.updates)
         return isinstance(weight, Param) and not written and not self.strict_weights
 

@@ -89,10 +89,12 @@ def read_form(a: Node, w: Node, a_labels: str, w_labels: str, result: str) -> Fo
 
 
 def matrix_of(layout: Layout, labels: str, batch: str, rows: str, summed: str) -> Matrix | None:
-    """The operand with each group of letters walked through by one stride; None if some group is not."""
+    """The operand with each group of letters walked through by one stride; None if some group is not, or if an element
+    is repeated along k, which no template reads."""
     axes = dict(zip(labels, zip(layout.shape, layout.strides, strict=True), strict=True))
     pitches = [pitch_of([axes[label] for label in group]) for group in (batch, rows, summed)]
-    if None in pitches:
+    repeated = any(extent > 1 and stride == 0 for extent, stride in (axes[label] for label in summed))
+    if None in pitches or repeated:
         return None
     batch_pitch, row_pitch, k_pitch = (p for p in pitches if p is not None)
     return Matrix(layout, batch_pitch, row_pitch, k_pitch)

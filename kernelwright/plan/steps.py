@@ -21,7 +21,7 @@ class Buffer:
     the element at i is i.
 
     `packed_from` and `packed_by` are set for a weight in the order a kernel reads it: made from that buffer by that
-    entry of the library, and kept until the weight changes.
+    entry of the library, and kept until the weight changes. `packed_offset` elements of the buffer come before it.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Buffer:
     source: Input | Param | Iota | None = None
     packed_from: Buffer | None = None
     packed_by: str = ""
+    packed_offset: int = 0
 
     @property
     def nbytes(self) -> int:

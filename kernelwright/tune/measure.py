@@ -193,15 +193,16 @@ def with_sources(buffers: Sequence[Buffer]) -> list[Buffer]:
 def product_run(library: ctypes.CDLL, launch: Launch, tensors: dict[str, Any], device: Device) -> Callable[[], None]:
     import torch
 
-    def address(buffer: Buffer) -> ctypes.c_void_p:
-        return ctypes.c_void_p(tensors[buffer.name].data_ptr())
+    def address(buffer: Buffer, offset: int = 0) -> ctypes.c_void_p:
+        return ctypes.c_void_p(tensors[buffer.name].data_ptr() + offset * buffer.dtype.itemsize)
 
     def stream() -> ctypes.c_void_p:
         return ctypes.c_void_p(torch.cuda.current_stream(device.torch_name).cuda_stream)
 
     for buffer in launch.pointers:
         if buffer.packed_from is not None:
-            check(getattr(library, buffer.packed_by)(address(buffer.packed_from), address(buffer), stream()), "packing")
+            weight = address(buffer.packed_from, buffer.packed_offset)
+            check(getattr(library, buffer.packed_by)(weight, address(buffer), stream()), "packing")
     addresses = [address(buffer) for buffer in launch.pointers]
 
     def run() -> None:

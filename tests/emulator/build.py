@@ -185,9 +185,9 @@ class Library:
         """Runs an entry; a tensor is passed as its address and may be touched, anything else as ctypes takes it."""
         passed = [ctypes.c_void_p(self.give(x)) if hasattr(x, "storage_offset") else x for x in arguments]
         for number, x in enumerate(passed):
-            if isinstance(x, ctypes.c_void_p) and x.value in self.memory:
-                name = self.parameter(entry, number)
-                machine().emulator_register(x, ctypes.c_size_t(self.memory[x.value]), name.encode())
+            size = self.given_at(x.value) if isinstance(x, ctypes.c_void_p) else None
+            if size is not None:
+                machine().emulator_register(x, ctypes.c_size_t(size), self.parameter(entry, number).encode())
         self.calls.append(entry)
         try:
             code = int(getattr(self.loaded, entry)(*passed))
@@ -198,6 +198,12 @@ class Library:
         if failure is not None:
             raise EmulatedFault(f"{entry}: {self.explained(failure.decode())}")
         return code
+
+    def given_at(self, address: int | None) -> int | None:
+        """The bytes of a tensor from an address on, which may be in the middle of it; None if none was given there."""
+        if address is None or address in self.memory:
+            return self.memory.get(address or 0)
+        return next((start + size - address for start, size in self.memory.items() if 0 < address - start < size), None)
 
     def parameter(self, entry: str, number: int) -> str:
         """What the program calls a parameter of an entry."""

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
 
 from kernelwright.kernels.choices import Choice
-from kernelwright.load import Problem
+from kernelwright.load import Problem, instantiate, problem_of
 from kernelwright.plan import Kernel
 from tests.emulator.build import g_plus_plus, multiprocessors
-from tests.emulator.run import Pick, agrees
+from tests.emulator.run import Pick, agrees, emulation_of
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
@@ -131,3 +134,83 @@ def get_init_inputs():
 def test_batches_of_images_and_channels_that_lie_channels_last_are_multiplied() -> None:
     """No one step leads from each to the next: inputs, weights and results of kernels are copied first."""
     agrees(Problem("images", IMAGES, Path("images.py")))
+
+
+OTHERWISE = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y, image):
+        return torch.relu(x @ y[0, 0]), torch.relu(x @ y), torch.relu(image.flatten(1) @ image.flatten(1).t())
+
+
+def get_inputs():
+    image = torch.randn(2, 3, 5, 7).to(memory_format=torch.channels_last)
+    return [torch.randn(3, 4, 5, 7).transpose(0, 1), torch.randn(4, 3, 7, 6), image]
+"""
+
+
+def test_inputs_whose_axes_lie_in_another_order_are_copied_for_a_product() -> None:
+    agrees(Problem("otherwise", OTHERWISE, Path("otherwise.py")))
+
+
+class ProductsOfRepeatedElements(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        column, row = x[:, :1].expand(19, 37), y[:1].expand(37, 20)
+        return torch.relu(column @ y), torch.relu(x @ row), torch.tanh(column @ row)
+
+
+@pytest.mark.parametrize("device", ["h200", "a100"])
+def test_what_is_repeated_along_k_is_multiplied_as_often(device: str) -> None:
+    agrees(ProductsOfRepeatedElements(), [torch.randn(19, 37), torch.randn(37, 20)], device=device)
+
+
+class ProductsOfPartsOfAWeight(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(61, 90))
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        w = self.weight
+        whole, part = torch.relu(F.linear(x, w)), torch.relu(F.linear(x, w[3:41]))
+        inner, turned = torch.relu(F.linear(x[:, :72], w[5:, 9:81])), torch.tanh(F.linear(x, w.flip(0)))
+        return whole, part, inner, turned
+
+
+@pytest.mark.parametrize(("device", "template"), [("h200", "gemm_sm90"), ("a100", "gemm_sm80")])
+def test_a_weight_is_packed_from_where_the_part_of_it_begins(device: str, template: str) -> None:
+    agrees(ProductsOfPartsOfAWeight(), [torch.randn(20, 90)], pick=only(template), device=device)
+
+
+class EqualLayers(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(40, 40) for _ in range(4)])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for layer in self.layers:
+            x = torch.relu(layer(x))
+        return x
+
+
+def test_layers_that_share_one_text_keep_a_packed_weight_each() -> None:
+    made = problem_of(EqualLayers(), [torch.randn(20, 40)])
+    emulation = emulation_of(made, pick=SM90)
+    assert emulation.library is not None
+    assert any(source.twin_of for source in emulation.program.sources)
+    given = instantiate(made, 3, "cpu")
+    first, second = (emulation(given.model, *given.inputs) for _ in range(2))
+    torch.testing.assert_close(first, second)
+    assert sum(entry.endswith("_pack") for entry in emulation.library.calls) == 4
+
+
+class ProductOfATriangle(nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return torch.tril(x) @ y, torch.relu(x @ torch.triu(y))
+
+
+def test_an_operand_that_is_computed_of_its_own_places_needs_no_memory_for_them() -> None:
+    program = agrees(ProductOfATriangle(), [torch.randn(20, 24), torch.randn(24, 28)], fed=True)
+    assert all(source.kernel.core is not None and source.kernel.core.prologues for source in program.sources)

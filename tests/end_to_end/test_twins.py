@@ -62,12 +62,19 @@ def test_each_block_has_its_own_weights_and_statistics(emit_once: Emit) -> None:
 @pytest.mark.parametrize(
     ("first", "second"),
     [
+        ("torch.relu(torch.sort(x, 0)[0])", "torch.tanh(torch.sort(x, 0)[0])"),
         ("torch.relu(x * 2)", "torch.relu(x * 3)"),
         ("x - self.relu", "self.relu - x"),
         ("torch.relu(x) * self.relu", "torch.relu(x) * self.a"),
         ("(x * self.a).half() * self.b", "(x * self.relu).half() * self.c"),
     ],
-    ids=["another constant", "the other way round", "a buffer called like a function", "sixteen bits"],
+    ids=[
+        "functions called like their kernels",
+        "another constant",
+        "the other way round",
+        "a buffer called like a function",
+        "sixteen bits",
+    ],
 )
 def test_what_looks_alike_is_told_apart(emit_once: Emit, first: str, second: str) -> None:
     init = (

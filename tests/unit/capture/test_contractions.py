@@ -77,6 +77,13 @@ def test_einsum_of_one_operand_sums_and_turns(tmp_path: Path, dtype: torch.dtype
     assert not any(isinstance(n, Contract) for n in found.graph.nodes())
 
 
+def test_what_is_counted_0_times_need_not_be_finite(tmp_path: Path) -> None:
+    expressions = ("torch.addmm(w, a / 0, b, alpha=0)", "torch.addmv(a[:, 0], a / 0, v, alpha=0)")
+    found = captured_expressions(tmp_path, expressions, **matrices(torch.float32))
+    for expression, eager, ours in zip(expressions, found.eager(), found.interpreted(), strict=True):
+        torch.testing.assert_close(ours, eager, msg=lambda text, e=expression: f"{e}: {text}")
+
+
 def test_einsum_of_a_diagonal_of_repeated_axes_and_of_three_operands_is_left_to_pytorch(tmp_path: Path) -> None:
     expressions = (
         *(

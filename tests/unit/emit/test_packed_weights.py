@@ -50,7 +50,7 @@ def emitted(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 def pack(emitted: SimpleNamespace, model: nn.Linear) -> int:
     """How often the weight has been packed after a call."""
-    emitted.packed(model, "pack", model.weight, 64)
+    emitted.packed(model, "pack", "weight", model.weight, 64)
     return int(emitted.library.calls)
 
 
@@ -154,3 +154,14 @@ def test_weights_made_in_inference_mode_are_packed(emitted: SimpleNamespace) -> 
     with torch.inference_mode():
         model = nn.Linear(4, 3)
         assert [pack(emitted, model) for _ in range(2)] == [1, 1]
+
+
+def test_one_entry_keeps_what_it_packed_of_several_weights_and_of_their_parts(emitted: SimpleNamespace) -> None:
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(4, 3))
+    made = [
+        [emitted.packed(model, "pack", name, model[i].weight, 64, offset) for i, name in enumerate("ab")]
+        for offset in (0, 16, 0, 16)
+    ]
+    assert emitted.library.calls == 4
+    assert made[:2] == made[2:]
+    assert len({buffer.data_ptr() for pair in made for buffer in pair}) == 4

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -32,6 +34,21 @@ class Doubled(Scaled):
 def test_constructor_arguments_are_read_back_from_attributes() -> None:
     problem = problem_of(Scaled(4, scale=0.5).eval(), [torch.randn(2, 4)])
     assert "return [[], {'width': 4, 'scale': 0.5}]" in problem.source
+
+
+def test_arguments_are_described_with_their_range_and_item_by_item() -> None:
+    given = [torch.tensor([-3, 4]), [torch.zeros(2) > 0, (torch.zeros(0, 3), float("-inf"), None)], 2.5]
+    scope: dict[str, Any] = {}
+    exec(problem_of(Scaled(4), given).source, scope)
+    assert kinds(scope["get_inputs"]()) == kinds(given)
+    assert {int(x) for _ in range(99) for x in scope["get_inputs"]()[0]} == set(range(-3, 5))
+
+
+def kinds(values: Any) -> Any:
+    """What is to be the same of values: everything but the numbers in tensors."""
+    if isinstance(values, (list, tuple)):
+        return type(values)(map(kinds, values))
+    return (values.dtype, values.shape) if isinstance(values, torch.Tensor) else values
 
 
 def test_a_model_that_its_attributes_do_not_make_again_is_refused() -> None:
