@@ -487,7 +487,7 @@ class Worker:
         for first in range(0, len(addresses), MOST_PIECES):
             some, start = addresses[first : first + MOST_PIECES], into + first * width
             local = _Iovec(start, len(some) * width)
-            remote = (_Iovec * len(some))(*((address, width) for address in some))
+            remote = (_Iovec * len(some))(*(_Iovec(address, width) for address in some))
             moved = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, remote, len(some), 0)
             if moved != len(some) * width and not all(
                 self.read(address, width, start + number * width) for number, address in enumerate(some)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["CERTAIN", "ENOUGH_DRAWS", "Chances", "differences", "misplaced", "unlike"]
+__all__ = ["CERTAIN", "ENOUGH_DRAWS", "Chances", "differences", "far_from", "misplaced", "unlike"]
 
 # Of each call so many elements are looked at, and so many calls: two that share their random numbers stand out by far.
 LOOKED_AT, MOST_CALLS = 2048, 1024
@@ -21,6 +21,7 @@ FEWEST_IN_STEP = 16
 PLAIN_CHANCE = 5.0  # standard deviations of one number that is compared a few times
 NEARBY = 0.02  # of a value: what is further off from it is another one
 ALIKE = 1.25  # how far calls are from their mean: if theirs differ by less, so many are their elements that ours do too
+FAR = 4.0  # times as far from the mean as any of a dozen others: no chance makes that
 UNLIKELY = 9.0  # standard deviations; millions of pairs reach 5.5
 
 
@@ -94,15 +95,26 @@ def unlike(candidate: torch.Tensor, reference: torch.Tensor) -> str:
     For calls that are too few to know their distribution: of many elements, each call is as far from the mean as any
     other. Who leaves chance out lies closer, or somewhere else.
     """
+    found, low, high = _distances(candidate, reference)
+    if not 0 < high < ALIKE * low:
+        return ""
+    off = not low / ALIKE <= found <= high * ALIKE
+    return f"a call is {found:.3g} off the mean, where the reference's are {low:.3g} to {high:.3g}" if off else ""
+
+
+def far_from(candidate: torch.Tensor, reference: torch.Tensor) -> str:
+    """Why one tensor is none of the reference's, several, one a row, however few its elements are; "" if it may be."""
+    found, _, high = _distances(candidate, reference)
+    far = high > 0 and not found <= FAR * high
+    return f"{found:.3g} off the mean, where the reference's are up to {high:.3g}" if far else ""
+
+
+def _distances(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float, float]:
+    """How far from the mean it is; the least and the most that one of the reference's is from that of the others."""
     c, r = candidate.flatten().double(), _rows(reference).double()
     total, calls = r.sum(0), len(r)
     usual = [float((row - (total - row) / (calls - 1)).square().mean().sqrt()) for row in r]
-    low, high = min(usual), max(usual)
-    if not 0 < high < ALIKE * low:
-        return ""
-    found = float((c - total / calls).square().mean().sqrt())
-    off = not low / ALIKE <= found <= high * ALIKE
-    return f"a call is {found:.3g} off the mean, where the reference's are {low:.3g} to {high:.3g}" if off else ""
+    return float((c - total / calls).square().mean().sqrt()), min(usual), max(usual)
 
 
 def _anywhere(count: int) -> torch.Tensor:

@@ -19,7 +19,7 @@ from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
 from kernelwright.judge.provenance import Origin, following
 from kernelwright.judge.randomness import Chances, differences
-from kernelwright.judge.reference import open_reference, seeded
+from kernelwright.judge.reference import can_be_turned, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import kernel_names
 from kernelwright.load import Problem
@@ -254,6 +254,22 @@ def test_masks_that_come_again_are_told_from_fresh_ones():
         chances.add(*draws(masks))
         assert word in chances.repeated()
         assert word or not chances.repeated()
+
+
+def test_integers_that_never_change_are_turned_together_unless_their_order_may_mean_something(tmp_path: Path):
+    source = (
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, edges, names): return edges\n"
+        "def get_inputs():\n    edges = torch.tensor([[5, 2, 9, 4, 7], [3, 1, 8, 6, 0]])\n"
+        "    return [edges, torch.tensor([4, 0, 3, 1, 2])]\n"
+    )
+    still = open_reference(Problem("still", source, tmp_path / "still.py"), torch.device("cpu"))
+    stirred = replace(still, stirred=frozenset({0, 1}))
+    drawn = [stirred.draw(seed) for seed in range(20)]
+    pairs = [{*zip(*edges.tolist(), names.tolist(), strict=True)} for edges, names in drawn]
+    assert all(found == pairs[0] for found in pairs), "what stood beside each other still does"
+    assert len({tuple(names.tolist()) for _, names in drawn}) == 4, "and never where it stood in the file"
+    for kept in ([0, 3, 7, 7, 9], [1, 0, 0, 1], [True, False]):
+        assert not can_be_turned(torch.tensor(kept)), kept
 
 
 def test_inputs_that_never_change_can_be_stirred(tmp_path: Path):
