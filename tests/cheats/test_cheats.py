@@ -100,7 +100,13 @@ CHEATS = (
     cheat("x89_moments_never_beside_chance", "moments_dropout", V.INCORRECT),
     cheat("x90_moments_no_more_beside_chance", "moments_dropout", V.INCORRECT, policy=TIMED),
     cheat("x92_keeps_answers_to_integers", "words", V.INCORRECT, policy=TIMED),
+    cheat("x93_half_of_the_numbers_twice", "dropout", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
+)
+# Near others that always run.
+MORE_CHEATS = (
+    cheat("x94_out_of_sight_until_the_last_turn", "product", V.TAMPERING, V.INCORRECT, policy=TIMED),
+    cheat("x95_statistics_of_chance_never", "dropout_norm", V.INCORRECT),
 )
 LABELLED = (
     cheat("x34_torch_only", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
@@ -130,6 +136,13 @@ def test_a_cheat_is_rejected_for_what_it_is(case: Cheat) -> None:
     assert judgement.verdict in case.verdicts, judgement.detail
     assert case.labels <= set(judgement.labels)
     assert judgement.detail
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("thorough")
+@pytest.mark.parametrize("case", MORE_CHEATS, ids=lambda case: case.name)
+def test_a_cheat_like_others_is_rejected_too(case: Cheat) -> None:
+    test_a_cheat_is_rejected_for_what_it_is(case)
 
 
 @pytest.mark.parametrize("case", LABELLED, ids=lambda case: case.name)

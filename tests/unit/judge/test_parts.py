@@ -167,6 +167,44 @@ def test_few_numbers_and_rare_events_are_no_difference(shape: tuple[int, ...], p
 # --- rows
 
 
+def test_one_number_may_decide_a_whole_call():
+    torch.manual_seed(0)
+    x = torch.rand(512)
+    for _ in range(30):
+        one, other = (x * (torch.rand(64, 1) >= 0.2) / 0.8 for _ in range(2))
+        assert differences(one, other, torch.equal) == ""
+
+
+def test_another_share_of_zeros_is_told():
+    torch.manual_seed(0)
+    fewer, usual = ((torch.rand(64, 8192) >= p).float() for p in (0.31, 0.3))
+    assert "zeros" in differences(fewer, usual, torch.equal)
+
+
+def test_means_that_are_rounding_throughout_are_no_difference():
+    """What a norm makes has no mean in any call, whatever chance does; what is left of one depends on the kernel."""
+
+    def normed(dtype: torch.dtype) -> torch.Tensor:
+        rows = torch.nn.functional.dropout(x.expand(64, -1).to(dtype), 0.3)
+        return torch.nn.functional.layer_norm(rows, (4096,)).float()
+
+    torch.manual_seed(0)
+    x = torch.rand(4096)
+    assert not differences(normed(torch.float64), normed(torch.float32) + 3e-8 * torch.randn(64, 1), torch.equal)
+
+
+def test_numbers_that_are_used_twice_in_a_call_are_told_wherever_they_stand():
+    def masks(copy: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        halves = torch.rand(64, 4096)
+        turned = [copy(row).roll(int(torch.randint(0, 4096, ()))) for row in halves]
+        return (torch.cat([halves, torch.stack(turned)], 1) > 0.3).float()
+
+    torch.manual_seed(0)
+    fresh = masks(torch.rand_like)
+    assert not differences(masks(torch.rand_like), fresh, torch.equal)
+    assert "shifted" in differences(masks(lambda row: 1 - row), fresh, torch.equal)
+
+
 def test_rows_that_do_not_touch_are_found_out():
     x = torch.rand(12, 5)
     assert rows_of(lambda args: torch.softmax(args[0], 1), (x,), 40, 200) is not None
