@@ -5,6 +5,7 @@ Nothing here convicts: what a text contains gives labels, and whether it is Pyth
 
 import ast
 import re
+import textwrap
 from dataclasses import dataclass
 
 __all__ = ["Candidate", "Facts", "extract", "imported_names", "read_facts"]
@@ -49,12 +50,14 @@ class Facts:
 def extract(text: str, suffix: str) -> Candidate:
     """The candidate in a .py file, or in an answer: its last complete block of code that defines ModelNew.
 
-    An answer that was saved as .py, and so is no Python, is one all the same.
+    An answer that was saved as .py, and so is no Python, is one all the same. A block that has the class from elsewhere
+    shows how to use what another one defines.
     """
     if suffix == ".py" and (is_python(text) or not OPENING.search(text)):
         return Candidate(text)
-    blocks = [match["body"] for match in FENCE.finditer(text)]
-    fitting = [number for number, body in enumerate(blocks, 1) if defines_model(body)]
+    blocks = [_outdented(match["body"]) for match in FENCE.finditer(text)]
+    defining = [number for number, body in enumerate(blocks, 1) if defines_model(body)]
+    fitting = [number for number in defining if not _only_fetches_model(blocks[number - 1])] or defining
     if fitting:
         last = fitting[-1]
         drafts = f", {len(fitting)} of them define ModelNew" if len(fitting) > 1 else ""
@@ -72,6 +75,29 @@ def extract(text: str, suffix: str) -> Candidate:
 def defines_model(text: str) -> bool:
     """Whether it is whole: Python that binds ModelNew at the top."""
     return is_python(text) and any(_binds_model(node) for node in ast.walk(_parsed(text)))
+
+
+def _only_fetches_model(text: str) -> bool:
+    """Whether ModelNew is another module's wherever this one binds it."""
+    return not any(_binds_model(node) for node in ast.walk(_Made().visit(_parsed(text))))
+
+
+class _Made(ast.NodeTransformer):
+    """Leaves out what fetches ModelNew from another module."""
+
+    def visit_Import(self, node: ast.Import) -> None:
+        return None
+
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
+        return None
+
+    def visit_Assign(self, node: ast.Assign) -> ast.Assign | None:
+        return None if isinstance(node.value, ast.Attribute) and node.value.attr == "ModelNew" else node
+
+
+def _outdented(body: str) -> str:
+    """A block that stands in a list is indented, all of it."""
+    return body if is_python(body) else textwrap.dedent(body)
 
 
 def is_python(text: str) -> bool:

@@ -27,7 +27,7 @@ from kernelwright.judge.memory import batch_bytes, give_back
 from kernelwright.judge.oracle import same_bits
 from kernelwright.judge.policy import COMPILED, Policy
 from kernelwright.judge.process import Zygote, available_bytes
-from kernelwright.judge.reference import Reference
+from kernelwright.judge.reference import Reference, can_be_turned
 from kernelwright.judge.samples import AGAIN, CANDIDATE, Clocked, Samples, summarise
 from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.stillness import Stillness, kernel_probe
@@ -147,7 +147,7 @@ def _take_turns(hearing: Hearing, findings: Findings, budget: Budget, slow: Slow
         shape=case.shape,
         state=case.state,
         yards=own.yards,
-        stateful=bool(findings.state_scores),
+        stateful=bool(findings.state_scores or case.updated),
         # The first of each: from one call on the problem's own inputs, as those are that will be timed.
         state_yards={name: yard for name, yard, _ in reversed(findings.state_scores)},
         own_memory=Label.ALIASES_INPUT in policy.forbid - case.habits,
@@ -245,9 +245,9 @@ def _audit_families(findings: Findings, policy: Policy) -> tuple[tuple[Family, .
 
 def _never_the_same(case: Case) -> Reference:
     """The reference, made to draw other inputs each time where its file does not: nothing that is kept may serve."""
-    same = _constant_arguments(case)
-    usual = _finite_outputs(case, case.reference) if same else []
-    for chosen in (frozenset(same), *(frozenset({number}) for number in same)):
+    floats, integers = _constant_arguments(case)
+    usual = _finite_outputs(case, case.reference) if floats or integers else []
+    for chosen in map(frozenset, ([*floats, *integers], floats, integers, *([number] for number in floats))):
         stirred = replace(case.reference, stirred=chosen)
         try:
             if chosen and _finite_outputs(case, stirred) == usual:
@@ -258,14 +258,23 @@ def _never_the_same(case: Case) -> Reference:
     return case.reference  # it insists on its own numbers
 
 
-def _constant_arguments(case: Case) -> list[int]:
-    """Which floating-point tensors are the same for every seed. Of a large problem none, unless all are: trying what
-    becomes of it then takes a whole call's memory."""
+def _constant_arguments(case: Case) -> tuple[list[int], list[int]]:
+    """Which floating-point tensors are the same for every seed, and which of integers. Of a large problem none, unless
+    all are: trying what becomes of it then takes a whole call's memory.
+
+    Integers that may be tied to others, as offsets are to lengths, stay as they are, and so do all others then.
+    """
     first, second = (flatten_arguments(case.reference.draw(seed))[1] for seed in (1, 2))
     same = [same_bits(a, b) for a, b in zip(first, second, strict=True)]
     if case.large and not all(same):
-        return []
-    return [number for number, tensor in enumerate(first) if same[number] and tensor.is_floating_point()]
+        return [], []
+    floats = [number for number, tensor in enumerate(first) if same[number] and tensor.is_floating_point()]
+    integers = [number for number, tensor in enumerate(first) if same[number] and _is_of_integers(tensor)]
+    return floats, integers if all(can_be_turned(first[number]) for number in integers) else []
+
+
+def _is_of_integers(tensor: torch.Tensor) -> bool:
+    return not tensor.is_floating_point() and not tensor.is_complex()
 
 
 def _finite_outputs(case: Case, reference: Reference) -> list[bool]:

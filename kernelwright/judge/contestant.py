@@ -24,7 +24,7 @@ from kernelwright.judge.process import Ended, Reply, Worker, printable
 from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.wire import Fact, Op, Status
 
-__all__ = ["Contestant", "Entry", "Layout", "Shape", "plan_layout"]
+__all__ = ["Contestant", "Entry", "Layout", "Sampled", "Shape", "plan_layout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +100,25 @@ class Keepsake:
     prints: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Some elements of a tensor, in places that nobody could foresee; all, if there are few."""
+
+    elements: torch.Tensor
+    values: torch.Tensor
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> "Sampled":
+        flat, entropy = tensor.reshape(-1), torch.Generator()
+        entropy.seed()
+        few = len(flat) <= SAMPLED
+        elements = torch.arange(len(flat)) if few else torch.randint(0, len(flat), (SAMPLED,), generator=entropy)
+        return cls(elements, flat[elements])
+
+    def those_of(self, tensor: torch.Tensor) -> torch.Tensor:
+        return tensor.reshape(-1)[self.elements]
+
+
 class Contestant:
     """A worker with a model in it.
 
@@ -134,7 +153,9 @@ class Contestant:
         self._kept: list[Keepsake] = []
         self._called: list[int] = []
         # A GPU's memory is opened to us by the worker, which must run for that: there it is asked for its state.
-        self._watched = list(watched[: wire.MAX_BUFFERS]) if self._segments is None else []
+        self._changed = list(watched[: wire.MAX_BUFFERS])
+        self._watched = self._changed if self._segments is None else []
+        self.noted: list[dict[int, Sampled]] = []
 
     def load(self, entry: Entry, seed: int, device: torch.device) -> None:
         """Import and construct; the seed is the judge's, drawn when the text could no longer change."""
@@ -171,10 +192,32 @@ class Contestant:
         """
         if not self.takes_state:
             return []
-        left = {place: self._read_at(self._buffer_claim(n), spec) for n, (place, spec) in enumerate(self._watched)}
+        left = self._left_behind()
+        self._ask_for_state()
+        return [left.get(n, self.pool.view(place).clone()) for n, place in enumerate(self.layout.state_out)]
+
+    def left_behind(self) -> dict[int, torch.Tensor]:
+        """Of the state, what calls change, as the last one left it, by its place; the worker stands still again."""
+        if not self.takes_state:
+            return {}
+        if self._segments is None:
+            return self._left_behind()
+        self._ask_for_state()
+        self._stop(Op.GIVE_STATE)
+        return {place: self.pool.view(self.layout.state_out[place]).clone() for place, _ in self._changed}
+
+    def note_state(self) -> None:
+        """Some elements of what the last batch left are `noted`, until other arguments are mapped. Not of a GPU's: a
+        worker that is asked runs on."""
+        left = self._left_behind() if self.takes_state else {}
+        self.noted.append({place: Sampled.of(tensor) for place, tensor in left.items()})
+
+    def _left_behind(self) -> dict[int, torch.Tensor]:
+        return {place: self._read_at(self._buffer_claim(n), spec) for n, (place, spec) in enumerate(self._watched)}
+
+    def _ask_for_state(self) -> None:
         brief = {"state": [place.as_json() for place in self.layout.state_out], **self.pool.address}
         self._ask(Op.GIVE_STATE, self.load_limit_s, brief=brief)
-        return [left.get(n, self.pool.view(place).clone()) for n, place in enumerate(self.layout.state_out)]
 
     def map(self, shape: Shape, slots: Sequence[int]) -> None:
         """Lay the arguments out for the next calls, in this order of slots. The inputs are not there yet."""
@@ -185,6 +228,7 @@ class Contestant:
         self.shape = shape
         self._witnesses.clear()
         self._called.clear()
+        self.noted.clear()
         brief = {
             "keep": keep,
             "keepsakes": self._most_kept,
@@ -228,7 +272,12 @@ class Contestant:
         witness = Witness(self, slots if self._segments is not None else slots[-GLANCED:]) if slots else None
         elapsed = self._timed(Op.CALL, slots, seed, witness)
         self._called += slots
-        if witness is not None and self._segments is not None:
+        if witness is not None and self._segments is None:
+            # All of them, now that it stands still: what is left for a later batch, which may be one that does not
+            # count, or one of few that are slow, is not there yet.
+            witness = Witness(self, slots)
+            witness.look(export=False)
+        if witness is not None:
             self._witnesses.append(witness)
         return elapsed
 
@@ -362,9 +411,7 @@ class Contestant:
         if self._segments is not None:
             return self._segments.gather(addresses, width)
         seen = torch.empty(len(addresses), width, dtype=torch.uint8)
-        into = seen.data_ptr()
-        done = all(self.worker.read(a, width, into + i * width) for i, a in enumerate(addresses.tolist()))
-        return seen if done else None
+        return seen if self.worker.gather(addresses.tolist(), width, seen.data_ptr()) else None
 
     def release(self) -> None:
         """Let the worker drop its outputs, and what its allocator keeps."""
@@ -564,8 +611,10 @@ class Witness:
     def compare(self, call: int, found: Sequence[torch.Tensor]) -> None:
         """Against what was read afterwards."""
         for seen, elements, leaf in zip(self._seen, self._elements, found, strict=True):
-            if seen is None or not leaf.numel():
+            if not leaf.numel():
                 continue
+            if seen is None:  # out of sight then, and not now
+                raise Failed(Verdict.TAMPERING, LATE)
             number, flat = self.slots.index(call), leaf.reshape(-1)
             looked_at = flat if elements is None else flat[elements[number].to(leaf.device)]
             now = looked_at.contiguous().view(torch.uint8).cpu().reshape(len(looked_at), -1)
@@ -610,6 +659,7 @@ class Witness:
 
 
 LOOKS = 4
+SAMPLED = 4096  # elements of a buffer that are kept for each batch
 GLANCED = 4  # calls of a batch, on a CPU
 FORKS = "a call came back in two processes: it forks, and the copy goes on too"
 LATE = "an output changed after the candidate had said that it was done"

@@ -25,7 +25,7 @@ from kernelwright.judge.large import fingerprint, row_slices, sliced
 from kernelwright.judge.memory import give_back, most_kept
 from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
-from kernelwright.judge.randomness import differences, misplaced
+from kernelwright.judge.randomness import ENOUGH_DRAWS, differences, far_from, misplaced
 from kernelwright.judge.reference import Reference, Refused, State, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.verdict import Errors, Failed, Label, Verdict
@@ -55,6 +55,7 @@ __all__ = [
     "plan_trials",
     "randomised",
     "refusal",
+    "state_drawn_differently",
     "within",
     "write_call",
     "write_inputs",
@@ -674,6 +675,28 @@ def draw_distribution(
         if why := _drawn_differently(contestant, case, tried, seeds):
             return f"on {name} inputs{'' if own_weights else ', random weights'}, {why}"
         watch.lap()
+    return ""
+
+
+def state_drawn_differently(contestant: Contestant, case: Case, findings: Findings, seeds: Seeds) -> str:
+    """Why what a random candidate's calls leave in the state is not what the reference's do; "" if it is.
+
+    Where chance has no part in it, it is right or wrong as any other's; `findings` keeps what was seen of those alone.
+    """
+    if not findings.state_scores:
+        return ""
+    args = case.reference.draw(seeds.draw())
+    _answer_of(contestant, case, args, seeds.draw())
+    found = dict(zip(case.state, contestant.give_state(), strict=True))
+    draws = [case.oracle.eager(case.state, [args], seeds.draw()).state for _ in range(ENOUGH_DRAWS)]
+    hang_on_chance = {name for name in found if not all(same_bits(state[name], draws[0][name]) for state in draws)}
+    findings.state_scores = [row for row in findings.state_scores if row[0] not in hang_on_chance]
+    for name, yard, s in findings.state_scores:
+        if not within(yard, s):
+            return f"the buffer {name} afterwards: {describe_score(s)}"
+    for name in sorted(hang_on_chance):
+        if why := far_from(found[name], torch.stack([state[name] for state in draws])):
+            return f"the buffer {name} afterwards is {why}"
     return ""
 
 

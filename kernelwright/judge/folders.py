@@ -56,7 +56,10 @@ def copy_plain(source: Path, target: Path) -> None:
             elif stat.S_ISLNK(status.st_mode):
                 copy.symlink_to(path.readlink())
             elif stat.S_ISREG(status.st_mode):
-                shutil.copy2(path, copy, follow_symlinks=False)
+                shutil.copyfile(path, copy, follow_symlinks=False)
+                # Not its setuid bit: the copy is ours, and may be root's.
+                copy.chmod(status.st_mode & 0o777)
+                os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def make_folder(path: Path) -> None:

@@ -42,6 +42,7 @@ from kernelwright.judge.correctness import (
     follows_the_seed,
     lightened,
     plan_trials,
+    state_drawn_differently,
     write_inputs,
 )
 from kernelwright.judge.hearing import NO_MEMORY, Hearing, Notes, Progress, Roots
@@ -301,6 +302,8 @@ def _consider_chance(
     why = draw_distribution(contestant, hearing.case, findings, seeds, left_s)
     if why:
         return Verdict.INCORRECT, f"its random outputs are distributed differently: {why}"
+    if why := state_drawn_differently(contestant, hearing.case, findings, seeds):
+        return Verdict.INCORRECT, why
     hearing.notes.evidence["by_distribution"] = True
     findings.echo = drawn_echo(contestant, hearing.case, seeds)
     return Verdict.CORRECT, "it draws other random numbers than the reference, from the same distribution"

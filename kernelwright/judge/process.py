@@ -58,6 +58,7 @@ STOP_LIMIT_S = 20.0
 MOST_FILES = 1 << 14  # open ones that are looked at, of all its processes
 GIB = 1 << 30
 READ_TRIES, READ_PAUSE_S = 20, 0.001
+MOST_PIECES = 1024  # that one system call reads: UIO_MAXIOV
 FOLDERS, OWNER = "kernelwright-judge-", "owner"
 
 
@@ -479,6 +480,19 @@ class Worker:
                 time.sleep(READ_PAUSE_S)
                 continue
             done += moved
+        return True
+
+    def gather(self, addresses: Sequence[int], width: int, into: int) -> bool:
+        """`width` bytes from each address, one behind the other, in as few system calls as can be."""
+        for first in range(0, len(addresses), MOST_PIECES):
+            some, start = addresses[first : first + MOST_PIECES], into + first * width
+            local = _Iovec(start, len(some) * width)
+            remote = (_Iovec * len(some))(*(_Iovec(address, width) for address in some))
+            moved = _libc.process_vm_readv(self.pid, ctypes.byref(local), 1, remote, len(some), 0)
+            if moved != len(some) * width and not all(
+                self.read(address, width, start + number * width) for number, address in enumerate(some)
+            ):
+                return False
         return True
 
     def can_be_read(self) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-__all__ = ["CERTAIN", "ENOUGH_DRAWS", "Chances", "differences", "misplaced", "unlike"]
+__all__ = ["CERTAIN", "ENOUGH_DRAWS", "Chances", "differences", "far_from", "misplaced", "unlike"]
 
 # Of each call so many elements are looked at, and so many calls: two that share their random numbers stand out by far.
 LOOKED_AT, MOST_CALLS = 2048, 1024
@@ -18,9 +18,11 @@ SHIFTED_CALLS, SHIFTED_ELEMENTS = 24, 1 << 16  # compared at every shift against
 ENOUGH_DRAWS, MOST_VALUES, MOST_UNSEEN = 16, 0.9, 0.25
 SOME_VALUES = 0.1  # the same with fewer draws, which do not show all values
 FEWEST_IN_STEP = 16
+SPLITS, SPLIT_SLACK = 8, 1.5
 PLAIN_CHANCE = 5.0  # standard deviations of one number that is compared a few times
 NEARBY = 0.02  # of a value: what is further off from it is another one
 ALIKE = 1.25  # how far calls are from their mean: if theirs differ by less, so many are their elements that ours do too
+FAR = 4.0  # times as far from the mean as any of a dozen others: no chance makes that
 UNLIKELY = 9.0  # standard deviations; millions of pairs reach 5.5
 
 
@@ -51,17 +53,22 @@ def differences(
     if z.numel():
         # With few calls the estimate of the noise is itself noisy: Student's t, not a normal distribution.
         widening = math.sqrt((calls - 1) / max(calls - 3, 1))
-        if float(z.square().mean().sqrt()) > widening * (1 + 6 / math.sqrt(2 * z.numel())) + 0.05:
+        if float(z.square().mean().sqrt()) > widening * (1 + 6 / math.sqrt(2 * _independent(r[:, ~fixed]))) + 0.05:
             return f"means differ by {float(z.square().mean().sqrt()):.2f} standard errors"
-    if not _same_variance(c, r, 0.2):
+    # A sum of numbers in another order varies with their rounding: what a norm makes to have no mean has one of that.
+    rounding = 1e-12 * float(r.square().mean())
+    if not _same_variance(c, r, 0.2, rounding):
         return "variances differ"
-    if not _same_variance(c.mean(1, keepdim=True), r.mean(1, keepdim=True), 0.67):
+    if not _same_variance(c.mean(1, keepdim=True), r.mean(1, keepdim=True), 0.67, rounding):
         return "calls or elements are not independent as the reference's are"
     if _in_step(c) > 2 * _in_step(r) + max(FEWEST_IN_STEP, c.shape[1] // 64):
         return "elements of one call share their random numbers"
-    if not _same_mean((c == 0).double().mean(1), (r == 0).double().mean(1), 0.02):
+    if _repeats_itself(c, r):
+        return "elements of one call share their random numbers, shifted"
+    if not _same_mean((c == 0).double().mean(1), (r == 0).double().mean(1), 0.002):
         return "the share of zeros differs"
     statistic, limit = _kolmogorov_smirnov(c, r)
+    limit = limit if statistic <= limit else max(limit, SPLIT_SLACK * _between_calls(r))
     return f"the values are distributed differently (KS {statistic:.3f} > {limit:.3f})" if statistic > limit else ""
 
 
@@ -94,15 +101,26 @@ def unlike(candidate: torch.Tensor, reference: torch.Tensor) -> str:
     For calls that are too few to know their distribution: of many elements, each call is as far from the mean as any
     other. Who leaves chance out lies closer, or somewhere else.
     """
+    found, low, high = _distances(candidate, reference)
+    if not 0 < high < ALIKE * low:
+        return ""
+    off = not low / ALIKE <= found <= high * ALIKE
+    return f"a call is {found:.3g} off the mean, where the reference's are {low:.3g} to {high:.3g}" if off else ""
+
+
+def far_from(candidate: torch.Tensor, reference: torch.Tensor) -> str:
+    """Why one tensor is none of the reference's, several, one a row, however few its elements are; "" if it may be."""
+    found, _, high = _distances(candidate, reference)
+    far = high > 0 and not found <= FAR * high
+    return f"{found:.3g} off the mean, where the reference's are up to {high:.3g}" if far else ""
+
+
+def _distances(candidate: torch.Tensor, reference: torch.Tensor) -> tuple[float, float, float]:
+    """How far from the mean it is; the least and the most that one of the reference's is from that of the others."""
     c, r = candidate.flatten().double(), _rows(reference).double()
     total, calls = r.sum(0), len(r)
     usual = [float((row - (total - row) / (calls - 1)).square().mean().sqrt()) for row in r]
-    low, high = min(usual), max(usual)
-    if not 0 < high < ALIKE * low:
-        return ""
-    found = float((c - total / calls).square().mean().sqrt())
-    off = not low / ALIKE <= found <= high * ALIKE
-    return f"a call is {found:.3g} off the mean, where the reference's are {low:.3g} to {high:.3g}" if off else ""
+    return float((c - total / calls).square().mean().sqrt()), min(usual), max(usual)
 
 
 def _anywhere(count: int) -> torch.Tensor:
@@ -183,6 +201,44 @@ def _alike_when_shifted(candidate: torch.Tensor, reference: torch.Tensor) -> boo
     return usual > 0 and _largest_when_shifted(_standardised(candidate)) > 2 * usual
 
 
+def _independent(rows: torch.Tensor) -> float:
+    """As how many independent elements these say: n^2 / the sum of all squared correlations. One, where one number
+    decides a whole call."""
+    calls, elements = rows.shape
+    moved = rows - rows.mean(0)
+    deviation = moved.square().mean(0).sqrt()
+    moved = moved[:, deviation > 0] / deviation[deviation > 0]
+    # Of as many calls chance alone makes each correlation 1 / calls, in the square.
+    squares = float((moved @ moved.T / calls).square().sum()) - elements**2 / calls
+    return max(1.0, min(float(elements), elements**2 / max(squares, 1.0)))
+
+
+def _repeats_itself(c: torch.Tensor, r: torch.Tensor) -> bool:
+    """Whether the candidate's calls are more like themselves at some shift than the reference's. Who draws half of the
+    numbers, and uses them twice at places that change from call to call, is neither in step nor like another call."""
+    if min(c.shape[1], _moving_elements(r)) < FEWEST_ELEMENTS:  # of rare events a few are like others by chance
+        return False
+    ours, usual = _most_alike_when_shifted(c), _most_alike_when_shifted(r)
+    return float(ours.mean()) > float(usual.mean()) and not _same_mean(ours, usual, 0.2 * float(usual.mean()))
+
+
+def _moving_elements(rows: torch.Tensor) -> float:
+    """As how many elements that move alike those of a call are, which the largest moves may decide."""
+    squares = (rows - rows.mean(0)).square()
+    share = squares.sum(1).square() / squares.square().sum(1).clamp_min(1e-300)
+    return float(share.mean())
+
+
+def _most_alike_when_shifted(rows: torch.Tensor) -> torch.Tensor:
+    """Of each call, how much it is like itself at the shift at which it is most."""
+    some = rows[:SHIFTED_CALLS, :SHIFTED_ELEMENTS] - rows[:, :SHIFTED_ELEMENTS].mean(0)
+    length = some.shape[1]
+    spectra = torch.fft.rfft(_standardised(some), 2 * length)
+    across = torch.fft.irfft(spectra.abs().square(), 2 * length)[:, 1:length]
+    found: torch.Tensor = across.abs().amax(1) / length
+    return found
+
+
 def _standardised(rows: torch.Tensor) -> torch.Tensor:
     rows = rows - rows.mean(1, keepdim=True)
     return rows / rows.square().mean(1, keepdim=True).sqrt().clamp_min(1e-30)
@@ -204,10 +260,10 @@ def _largest_when_shifted(rows: torch.Tensor) -> float:
     return max(float(some.abs().max()) for some in across) / rows.shape[1]
 
 
-def _same_variance(c: torch.Tensor, r: torch.Tensor, least: float) -> bool:
-    """Up to a share of `least`, or to what chance does to few numbers: a scalar's over 64 calls is known by a third."""
+def _same_variance(c: torch.Tensor, r: torch.Tensor, least: float, rounding: float) -> bool:
+    """Up to a share of `least`, or to what chance does to few numbers: a scalar's over 64 calls is known by a third.
+    What varies by less than `rounding` does not."""
     ours, theirs = ((rows - rows.mean(0)).square().mean(1) for rows in (c, r))
-    rounding = 1e-12 * float(r.square().mean())  # a sum of numbers in another order varies with their rounding
     level = max(float(theirs.mean()), rounding)
     return level == 0 or _same_mean(ours / level, theirs / level, least)
 
@@ -223,11 +279,20 @@ def _rows(calls: torch.Tensor) -> torch.Tensor:
     return calls.reshape(len(calls), -1)
 
 
+def _between_calls(r: torch.Tensor) -> float:
+    """How much one half of the reference's calls differs from the other, at most, by the same statistic: of elements
+    that hang together, as zeros that a norm has moved do, fewer numbers are independent than it counts."""
+    entropy = torch.Generator().manual_seed(0)
+    orders = (torch.randperm(len(r), generator=entropy).to(r.device) for _ in range(SPLITS))
+    return max(_kolmogorov_smirnov(r[order[::2]], r[order[1::2]])[0] for order in orders)
+
+
 def _kolmogorov_smirnov(c: torch.Tensor, r: torch.Tensor) -> tuple[float, float]:
     """The largest gap between both distribution functions, and what chance alone exceeds once in a million."""
     a, b = c.flatten()[:100_000].sort().values, r.flatten()[:100_000].sort().values
     both = torch.cat([a, b])
     gap = torch.searchsorted(a, both, right=True) / len(a) - torch.searchsorted(b, both, right=True) / len(b)
-    # Elements of one call share their input: fewer independent numbers than there are elements.
-    independent = min(len(a), len(b)) / 4
+    # Elements of one call share their input: fewer independent numbers than there are elements. Where one number
+    # decides a whole call there are as many as calls.
+    independent = min(len(a) / 4, len(b) / 4, _independent(r) * len(b) / r.shape[1])
     return float(gap.abs().max()), 2.7 * math.sqrt(2 / independent)

@@ -19,7 +19,16 @@ from kernelwright.judge.verdict import Failed, Verdict
 from kernelwright.judge.worker import state_of
 from kernelwright.load import Problem, at_home
 
-__all__ = ["Reference", "Refused", "State", "copied_state", "load_state", "open_reference", "seeded"]
+__all__ = [
+    "Reference",
+    "Refused",
+    "State",
+    "can_be_turned",
+    "copied_state",
+    "load_state",
+    "open_reference",
+    "seeded",
+]
 
 State = dict[str, torch.Tensor]
 
@@ -88,7 +97,8 @@ class Reference:
     def _stirred_arguments(self, args: tuple[Any, ...], seed: int) -> tuple[Any, ...]:
         template, tensors = flatten_arguments(args)
         generator = torch.Generator().manual_seed(seed)
-        stirred = {id(tensors[number]): _stirred(tensors[number], generator) for number in sorted(self.stirred)}
+        turn = float(torch.rand((), generator=generator))
+        stirred = {id(tensors[number]): _stirred(tensors[number], generator, turn) for number in sorted(self.stirred)}
         result: tuple[Any, ...] = unflatten(template, [stirred.get(id(tensor), tensor) for tensor in tensors])
         return result
 
@@ -146,14 +156,27 @@ def _shapes(tensors: Sequence[torch.Tensor]) -> tuple[tuple[torch.Size, torch.dt
     return tuple((tensor.shape, tensor.dtype) for tensor in tensors)
 
 
-def _stirred(x: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each element up to 1/64 closer to zero: it stays in any range that the model asks for; symmetry stays too."""
+def _stirred(x: torch.Tensor, generator: torch.Generator, turn: float) -> torch.Tensor:
+    """Each element up to 1/64 closer to zero: it stays in any range that the model asks for; symmetry stays too.
+
+    Integers are turned along the last dimension, by that share of it: they stay the same numbers, in the same rows,
+    and beside each other.
+    """
     if not x.is_floating_point():
-        return x
+        return x.roll(1 + int(turn * (x.shape[-1] - 1)), -1) if can_be_turned(x) else x
     symmetric = x.dim() == 2 and x.shape[0] == x.shape[1] and bool((x == x.T).all())
     drawn = torch.rand(x.shape[:1] if symmetric else x.shape, generator=generator)
     factors = (1 - drawn / (128 if symmetric else 64)).to(x.device, x.dtype)
     return x * factors[:, None] * factors[None, :] if symmetric else x * factors
+
+
+def can_be_turned(x: torch.Tensor) -> bool:
+    """Whether numbers may stand elsewhere in their rows: such as are in order, and masks, promise something by it."""
+    if x.dtype is torch.bool or not x.dim() or x.shape[-1] < 2 or not x.numel():
+        return False
+    rises = x[..., 1:] - x[..., :-1] if x.dtype is not torch.uint8 else x[..., 1:].long() - x[..., :-1].long()
+    in_order = bool((rises >= 0).all()) or bool((rises <= 0).all())
+    return not in_order and not bool(((x == 0) | (x == 1)).all())
 
 
 def open_reference(problem: Problem, device: torch.device) -> Reference:

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -13,7 +13,7 @@ import torch
 from kernelwright.judge.budget import Share
 from kernelwright.judge.closeness import around, close_to_eager
 from kernelwright.judge.codec import flatten_arguments, unflatten
-from kernelwright.judge.contestant import Contestant, Shape
+from kernelwright.judge.contestant import Contestant, Sampled, Shape
 from kernelwright.judge.correctness import (
     Echo,
     Trial,
@@ -198,44 +198,94 @@ def verify(
     """Every output of a timed call against eager's on the same input; of those that are off, some by the oracle."""
     if not course.verified:
         _verify_distribution(contestant, course, inputs, turns, rng)
+        if course.state_yards:
+            _verify_states(contestant, course, inputs, turns, _eager_states(course, inputs, turns), rng)
         return
-    state = course.state
+    state, states = course.state, []
     doubtful: list[tuple[State, Sequence[int], int]] = []
-    for slots, seed in (row for turn in turns for row in turn.seeded()):
-        expected = course.oracle.eager(state, [inputs[slot] for slot in slots], seed)
-        for number, row in zip(slots, expected.calls, strict=True):
-            if number in audits:
-                _audit(course, inputs[number], contestant.outputs(number), audits[number], row)
-            elif not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
-                sequence = range(slots.start, number + 1) if course.stateful or course.oracle.random else [number]
-                doubtful.append((state, sequence, seed))
-        if course.stateful:
-            state = expected.state
+    for turn in turns:
+        for slots, seed in turn.seeded():
+            expected = course.oracle.eager(state, [inputs[slot] for slot in slots], seed)
+            for number, row in zip(slots, expected.calls, strict=True):
+                if number in audits:
+                    _audit(course, inputs[number], contestant.outputs(number), audits[number], row)
+                elif not all(map(close_to_eager, contestant.outputs(number), row, course.yards)):
+                    sequence = range(slots.start, number + 1) if course.stateful or course.oracle.random else [number]
+                    doubtful.append((state, sequence, seed))
+            if course.stateful:
+                state = expected.state
+        states.append(state)
     for before, numbers, seed in rng.sample(doubtful, min(len(doubtful), APPEALS)):
         calls, number = [inputs[slot] for slot in numbers], numbers[-1]
         _require_right(course, before, calls, seed, contestant.outputs(number), _timed_call(number))
     timed = [slot for turn in turns for slot in turn.slots if slot not in audits]
     _spot_check(contestant, course, inputs, rng.choice(timed), rng)
-    if course.stateful:  # last, for it lets the worker run
-        order = [slot for turn in turns for slots, _ in turn.seeded() for slot in slots]
-        _verify_state(dict(zip(course.state, contestant.give_state(), strict=True)), state, course, inputs, order)
+    if course.stateful:
+        _verify_states(contestant, course, inputs, turns, states, rng)
+
+
+def _eager_states(course: Course, inputs: Sequence[tuple[Any, ...]], turns: Sequence[Turn]) -> list[State]:
+    """What each batch should leave behind."""
+    state, states = course.state, []
+    for turn in turns:
+        for slots, seed in turn.seeded():
+            state = course.oracle.eager(state, [inputs[slot] for slot in slots], seed).state
+        states.append(state)
+    return states
+
+
+def _verify_states(
+    contestant: Contestant,
+    course: Course,
+    inputs: Sequence[tuple[Any, ...]],
+    turns: Sequence[Turn],
+    states: Sequence[State],
+    rng: random.Random,
+) -> None:
+    """What each batch left behind, some elements of it, against eager's; in the end all. A batch may be one that does
+    not count, and what an old call did to a moving average is soon forgotten."""
+    names = list(course.state)
+    made: list[int] = []
+    doubtful: list[tuple[list[int], str, Sampled]] = []
+    for turn, state, noted in zip(turns, states, contestant.noted, strict=True):
+        made += [slot for slots, _ in turn.seeded() for slot in slots]
+        for place, seen in noted.items():
+            name = names[place]
+            if name in course.state_yards and not close_to_eager(
+                seen.values, seen.those_of(state[name]), course.state_yard(name, len(made))
+            ):
+                doubtful.append((list(made), name, seen))
+    for calls, name, seen in rng.sample(doubtful, min(len(doubtful), APPEALS)):
+        exact = course.oracle.state_after(course.state, [inputs[slot] for slot in calls])
+        _require_state(name, seen.values, seen.those_of(exact[name]), course.state_yard(name, len(calls)))
+    # Last, for it lets the worker run.
+    found = dict(zip(course.state, contestant.give_state(), strict=True))
+    _verify_state(found, states[-1], course, inputs, made)
 
 
 def _verify_state(
-    found: State, eager: State, course: Course, inputs: Sequence[tuple[Any, ...]], order: Sequence[int]
+    found: Mapping[str, torch.Tensor],
+    eager: State,
+    course: Course,
+    inputs: Sequence[tuple[Any, ...]],
+    order: Sequence[int],
 ) -> None:
     """What the calls left behind, against eager's; of a buffer that is off, against float64."""
-    yards = {name: course.state_yard(name, len(order)) for name in course.state_yards}
+    yards = {name: course.state_yard(name, len(order)) for name in course.state_yards if name in found}
     doubtful = [name for name, yard in yards.items() if not close_to_eager(found[name], eager[name], yard)]
     if not doubtful:
         return
     exact = course.oracle.state_after(course.state, [inputs[slot] for slot in order])
     for name in doubtful:
-        yard = around(exact[name], yards[name])
-        s = score(found[name], yard)
-        if not within(yard, s):
-            words = f"the buffer {name} is not what the calls while being timed should leave: {describe_score(s)}"
-            raise Failed(Verdict.INCORRECT, words)
+        _require_state(name, found[name], exact[name], yards[name])
+
+
+def _require_state(name: str, found: torch.Tensor, exact: torch.Tensor, own: Yardstick) -> None:
+    yard = around(exact, own)
+    s = score(found, yard)
+    if not within(yard, s):
+        words = f"the buffer {name} is not what the calls while being timed should leave: {describe_score(s)}"
+        raise Failed(Verdict.INCORRECT, words)
 
 
 def _audit(
@@ -544,7 +594,8 @@ def verify_in_place(
     parts = list(row_slices(course.rows, secret)) if course.rows else [None]
     for part in parts:
         some = args if part is None or course.rows is None else sliced(args, course.rows, part)
-        eager = course.oracle.eager(course.state, [some], seed).calls[0]
+        answers = course.oracle.eager(course.state, [some], seed)
+        eager, after = answers.calls[0], answers.state
         found = contestant.outputs(0, part, in_place=True)
         if yards and all(map(close_to_eager, found, eager, yards)):
             continue
@@ -552,6 +603,10 @@ def verify_in_place(
             _require_right(course, course.state, [some], seed, found, "a call while being timed")
         else:
             _audit(course, some, found, trial.family, eager)
+    if course.stateful:  # rows are whole then
+        names = list(course.state)
+        left = {names[place]: tensor for place, tensor in contestant.left_behind().items()}
+        _verify_state(left, after, course, [args], [0])
     if course.own_memory and _lies_in_views(contestant, views, parts[-1], secret):
         raise Failed(Verdict.INCORRECT, "an output, while being timed, lies in an input's memory")
 

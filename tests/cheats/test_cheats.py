@@ -95,7 +95,18 @@ CHEATS = (
     cheat("x86_no_chance_where_calls_are_few", "many_masks", V.INCORRECT, policy=TIMED),
     cheat("x77_buffers_when_walked_through", "moments", V.INCORRECT),
     cheat("x79_random_numbers_used_twice", "dropout", V.INCORRECT),
+    cheat("x87_all_turns_in_the_last_one", "product", V.TAMPERING, V.INCORRECT, policy=TIMED),
+    cheat("x88_moments_in_few_calls", "moments", V.INCORRECT, policy=TIMED),
+    cheat("x89_moments_never_beside_chance", "moments_dropout", V.INCORRECT),
+    cheat("x90_moments_no_more_beside_chance", "moments_dropout", V.INCORRECT, policy=TIMED),
+    cheat("x92_keeps_answers_to_integers", "words", V.INCORRECT, policy=TIMED),
+    cheat("x93_half_of_the_numbers_twice", "dropout", V.INCORRECT),
     cheat("x43_batches_calls", "linear_timed", V.INCORRECT, V.NONDETERMINISTIC, policy=TIMED),
+)
+# Near others that always run.
+MORE_CHEATS = (
+    cheat("x94_out_of_sight_until_the_last_turn", "product", V.TAMPERING, V.INCORRECT, policy=TIMED),
+    cheat("x95_statistics_of_chance_never", "dropout_norm", V.INCORRECT),
 )
 LABELLED = (
     cheat("x34_torch_only", "rectify", V.CORRECT, labels=(L.NO_CUSTOM_KERNEL,)),
@@ -127,6 +138,13 @@ def test_a_cheat_is_rejected_for_what_it_is(case: Cheat) -> None:
     assert judgement.detail
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("thorough")
+@pytest.mark.parametrize("case", MORE_CHEATS, ids=lambda case: case.name)
+def test_a_cheat_like_others_is_rejected_too(case: Cheat) -> None:
+    test_a_cheat_is_rejected_for_what_it_is(case)
+
+
 @pytest.mark.parametrize("case", LABELLED, ids=lambda case: case.name)
 def test_a_right_answer_without_merit_is_labelled(case: Cheat) -> None:
     judgement = verdict_on(candidate(HERE, case.name), case.problem, case.policy)
@@ -149,6 +167,7 @@ def test_a_trick_with_the_clock_gains_nothing(case: Cheat) -> None:
         ("x82_right_on_own_data_one_call_at_a_time", "softmax"),
         ("x83_works_in_its_input_one_call_at_a_time", "rectify"),
         ("x84_folds_weights_one_call_at_a_time", "exponential"),
+        ("x91_forgets_statistics_one_call_at_a_time", "batchnorm"),
     ],
 )
 def test_a_large_problem_hides_nothing(monkeypatch: pytest.MonkeyPatch, name: str, task: str) -> None:

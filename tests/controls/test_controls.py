@@ -61,6 +61,20 @@ def test_an_honest_candidate_is_correct(name: str, task: str) -> None:
     assert judgement.verdict is Verdict.CORRECT, judgement.detail
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("thorough")
+@pytest.mark.parametrize(("name", "task"), [("threads_of_a_pool", "rectify"), ("openmp_that_spins", "means")])
+def test_threads_that_stay_between_calls_are_no_fault(name: str, task: str) -> None:
+    judgement = verdict_on(candidate(HERE, name), task, replace(TIMED, families=EVERY_FAMILY.families))
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+    assert judgement.speed is not None
+
+
+def test_statistics_that_hang_on_chance_are_those_of_the_candidates_own_numbers() -> None:
+    judgement = verdict_on(candidate(HERE, "dropout_norm_own_numbers"), "dropout_norm", TIMED)
+    assert judgement.verdict is Verdict.CORRECT, judgement.detail
+
+
 @pytest.mark.parametrize(("name", "task"), ALMOST)
 def test_a_candidate_that_is_almost_right_is_incorrect(name: str, task: str) -> None:
     judgement = verdict_on(candidate(HERE, name), task)
@@ -134,8 +148,9 @@ def test_an_output_that_chance_has_no_part_in_is_timed_beside_one_that_it_has() 
         ("torch.poisson(x * 4)", "torch.poisson(x * 4, generator=G)"),
         ("x + torch.bernoulli(x) / 1000", "x + (torch.rand(x.shape, generator=G) < x) / 1000"),
         ("x[torch.randperm(len(x))]", "x[torch.randperm(len(x), generator=G)]"),
+        ("x * torch.rand(())", "x * torch.rand((), generator=G)"),
     ],
-    ids=["rare events", "very rare events", "scalar", "counts", "values close by", "order"],
+    ids=["rare events", "very rare events", "scalar", "counts", "values close by", "order", "one number for all"],
 )
 def test_chance_of_its_own_is_right_whatever_it_is(tmp_path: Path, theirs: str, ours: str) -> None:
     """Few numbers, and events that are rare, differ more from day to day."""

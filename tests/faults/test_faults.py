@@ -13,7 +13,7 @@ import pytest
 from kernelwright.judge import Candidate, Policy, Verdict, extract, judge
 from kernelwright.judge.process import Zygote
 from kernelwright.load import Problem
-from tests.cheats.court import QUICK, candidate, cpu, keep_workers, verdict_on
+from tests.cheats.court import QUICK, TIMED, candidate, cpu, keep_workers, verdict_on
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -66,6 +66,25 @@ def test_memory_that_is_nobodys_own_counts_too(mapped: int, held: int) -> None:
     judgement = verdict_on(bomb, "rectify", replace(QUICK, memory_bytes=768 << 20))
     assert judgement.verdict is Verdict.OOM, judgement.detail
     assert "memory" in judgement.detail
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("since", ["1", "40"], ids=["at once", "timed"])
+@pytest.mark.parametrize(
+    ("address", "stride"),
+    [
+        ("2**64 - 8", "0"),
+        ("2**63 - 8", "0"),
+        ("0", "1"),
+        ("4096", "2**62"),
+        ("2**63", "-(2**63)"),
+        ("2**64 - 4096", "-1"),
+    ],
+)
+def test_claims_that_make_no_sense_are_the_candidates_fault(address: str, stride: str, since: str) -> None:
+    liar = candidate(HERE, "f17_nonsense_for_claims", ADDRESS=address, STRIDE=stride, FROM=since)
+    judgement = verdict_on(liar, "batchnorm", TIMED)
+    assert judgement.verdict in (V.INCORRECT, V.WRONG_OUTPUT_TYPE, V.TAMPERING), judgement.detail
 
 
 @pytest.mark.parametrize("kind", WRONG_TYPES)

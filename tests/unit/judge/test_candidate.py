@@ -25,6 +25,18 @@ def test_the_last_block_that_defines_the_class_counts():
     assert taken.origin == "code block 2 of 3, 2 of them define ModelNew"
 
 
+@pytest.mark.parametrize("fetched", ["from kernel import ModelNew\n", "import kernel\nModelNew = kernel.ModelNew\n"])
+def test_a_block_that_shows_how_to_use_the_class_does_not_define_it(fetched: str):
+    usage = fetched + "model = ModelNew()\n"
+    assert extract(block(MODEL) + "Use it so:\n" + block(usage), ".md").text == MODEL
+    assert extract("Mine is elsewhere:\n" + block(usage), ".md").text == usage, "where there is no other"
+
+
+def test_a_block_in_a_list_is_moved_to_the_margin():
+    inside = "".join(f"   {line}\n" for line in (block(MODEL)).splitlines())
+    assert extract("1. The kernel:\n\n" + inside + "2. Done.\n", ".md").text == MODEL
+
+
 def test_a_block_that_breaks_off_does_not_count():
     answer = block(MODEL) + "Then\n" + block("class ModelNew(torch.nn.Module):\n    def forward(self, x\n")
     assert extract(answer, ".md").text == MODEL

@@ -45,6 +45,18 @@ def test_a_copy_has_files_folders_and_links_and_nothing_else(littered: Path, tmp
     assert (tmp_path / "copy" / "around").readlink() == Path()
 
 
+def test_a_copy_gives_nobody_the_rights_of_its_owner(tmp_path: Path):
+    tool = tmp_path / "home" / "tool"
+    tool.parent.mkdir()
+    tool.write_text("a program")
+    tool.chmod(0o6755)
+    os.utime(tool, ns=(10**18, 10**18))
+    folders.copy_plain(tool.parent, tmp_path / "copy")
+    copied = (tmp_path / "copy" / "tool").stat()
+    assert copied.st_mode & 0o7777 == 0o755
+    assert copied.st_mtime_ns == 10**18, "what is built of it is no older than it"
+
+
 def test_a_littered_folder_is_removed(littered: Path):
     (littered / "closed").chmod(0)
     folders.remove(littered)

@@ -20,7 +20,7 @@ from kernelwright.judge.modes import rounded
 from kernelwright.judge.pool import FILLS, Planner, make_pool
 from kernelwright.judge.provenance import Origin, following
 from kernelwright.judge.randomness import Chances, differences
-from kernelwright.judge.reference import open_reference, seeded
+from kernelwright.judge.reference import can_be_turned, open_reference, seeded
 from kernelwright.judge.seeds import Seeds
 from kernelwright.judge.sources import kernel_names
 from kernelwright.load import Problem
@@ -192,6 +192,44 @@ def test_few_numbers_and_rare_events_are_no_difference(shape: tuple[int, ...], p
 # --- rows
 
 
+def test_one_number_may_decide_a_whole_call():
+    torch.manual_seed(0)
+    x = torch.rand(512)
+    for _ in range(30):
+        one, other = (x * (torch.rand(64, 1) >= 0.2) / 0.8 for _ in range(2))
+        assert differences(one, other, torch.equal) == ""
+
+
+def test_another_share_of_zeros_is_told():
+    torch.manual_seed(0)
+    fewer, usual = ((torch.rand(64, 8192) >= p).float() for p in (0.31, 0.3))
+    assert "zeros" in differences(fewer, usual, torch.equal)
+
+
+def test_means_that_are_rounding_throughout_are_no_difference():
+    """What a norm makes has no mean in any call, whatever chance does; what is left of one depends on the kernel."""
+
+    def normed(dtype: torch.dtype) -> torch.Tensor:
+        rows = torch.nn.functional.dropout(x.expand(64, -1).to(dtype), 0.3)
+        return torch.nn.functional.layer_norm(rows, (4096,)).float()
+
+    torch.manual_seed(0)
+    x = torch.rand(4096)
+    assert not differences(normed(torch.float64), normed(torch.float32) + 3e-8 * torch.randn(64, 1), torch.equal)
+
+
+def test_numbers_that_are_used_twice_in_a_call_are_told_wherever_they_stand():
+    def masks(copy: Callable[[torch.Tensor], torch.Tensor]) -> torch.Tensor:
+        halves = torch.rand(64, 4096)
+        turned = [copy(row).roll(int(torch.randint(0, 4096, ()))) for row in halves]
+        return (torch.cat([halves, torch.stack(turned)], 1) > 0.3).float()
+
+    torch.manual_seed(0)
+    fresh = masks(torch.rand_like)
+    assert not differences(masks(torch.rand_like), fresh, torch.equal)
+    assert "shifted" in differences(masks(lambda row: 1 - row), fresh, torch.equal)
+
+
 def test_rows_that_do_not_touch_are_found_out():
     x = torch.rand(12, 5)
     assert rows_of(lambda args: torch.softmax(args[0], 1), (x,), 40, 200) is not None
@@ -279,6 +317,22 @@ def test_masks_that_come_again_are_told_from_fresh_ones():
         chances.add(*draws(masks))
         assert word in chances.repeated()
         assert word or not chances.repeated()
+
+
+def test_integers_that_never_change_are_turned_together_unless_their_order_may_mean_something(tmp_path: Path):
+    source = (
+        "import torch\nclass Model(torch.nn.Module):\n    def forward(self, edges, names): return edges\n"
+        "def get_inputs():\n    edges = torch.tensor([[5, 2, 9, 4, 7], [3, 1, 8, 6, 0]])\n"
+        "    return [edges, torch.tensor([4, 0, 3, 1, 2])]\n"
+    )
+    still = open_reference(Problem("still", source, tmp_path / "still.py"), torch.device("cpu"))
+    stirred = replace(still, stirred=frozenset({0, 1}))
+    drawn = [stirred.draw(seed) for seed in range(20)]
+    pairs = [{*zip(*edges.tolist(), names.tolist(), strict=True)} for edges, names in drawn]
+    assert all(found == pairs[0] for found in pairs), "what stood beside each other still does"
+    assert len({tuple(names.tolist()) for _, names in drawn}) == 4, "and never where it stood in the file"
+    for kept in ([0, 3, 7, 7, 9], [1, 0, 0, 1], [True, False]):
+        assert not can_be_turned(torch.tensor(kept)), kept
 
 
 def test_inputs_that_never_change_can_be_stirred(tmp_path: Path):
