@@ -16,8 +16,9 @@ CPP_KEYWORDS = frozenset(
     "mutable namespace new noexcept not nullptr operator or private protected public register requires return "
     "short signed sizeof static struct switch template this throw true typedef typename union unsigned using "
     "virtual void volatile while xor half row column args stream device load store Index N P Q R Args Operands Tile "
-    "Turned kw std size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t dim3 threadIdx blockIdx "
-    "blockDim gridDim warpSize NULL EOF NAN INFINITY M_E M_PI stdin stdout stderr errno assert linux unix".split()
+    "Turned kw std guard error cudaStream_t size_t int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t "
+    "dim3 threadIdx blockIdx blockDim gridDim warpSize NULL EOF NAN INFINITY M_E M_PI stdin stdout stderr errno assert "
+    "linux unix".split()
 )
 
 

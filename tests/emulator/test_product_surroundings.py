@@ -214,3 +214,14 @@ class ProductOfATriangle(nn.Module):
 def test_an_operand_that_is_computed_of_its_own_places_needs_no_memory_for_them() -> None:
     program = agrees(ProductOfATriangle(), [torch.randn(20, 24), torch.randn(24, 28)], fed=True)
     assert all(source.kernel.core is not None and source.kernel.core.prologues for source in program.sources)
+
+
+class NamedLikeVariables(nn.Module):
+    def forward(
+        self, x: torch.Tensor, w: torch.Tensor, guard: torch.Tensor, error: torch.Tensor, problem: torch.Tensor
+    ) -> torch.Tensor:
+        return torch.relu(x @ w + guard) * error - problem
+
+
+def test_operands_may_have_the_names_that_launching_code_uses() -> None:
+    agrees(NamedLikeVariables(), [torch.randn(20, 40), torch.randn(40, 12), *(torch.randn(12) for _ in range(3))])

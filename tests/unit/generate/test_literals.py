@@ -74,7 +74,10 @@ def test_the_extremes_of_every_integer_type_compile_and_stay_what_they_are() -> 
             assert function() == value
 
 
-@pytest.mark.parametrize("name", ["double", "row", "stream", "N", "Args", "operator", "NULL", "int64_t", "kw", "row_"])
+@pytest.mark.parametrize(
+    "name",
+    ["double", "row", "stream", "guard", "error", "N", "Args", "operator", "NULL", "int64_t", "kw", "row_"],
+)
 def test_a_word_that_is_taken_gets_an_underscore(name: str) -> None:
     assert identifier(name) == f"{name}_"
 
