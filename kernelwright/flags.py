@@ -9,10 +9,6 @@ operators we fuse, and x*x - y*y, which PyTorch makes exactly 0 for x == y, beco
 NaN under the square root that follows. A fused chain of +, -, * and / so gives PyTorch's very bits. Dot products lose
 nothing, for they write fma; a loop of `sum += a * b` would run at half speed.
 
-g++ follows x < low ? low : x into the comparison after it before it makes vectors of the loop, and a clamp becomes
-eight instructions on masks instead of four; -fno-thread-jumps keeps it from that (a fifth to a quarter of the time of
-kernels with an exponential or a clamp). clang has no such flag, says so and goes on.
-
 Integers wrap around, as PyTorch's do (-fwrapv); in C++ alone an overflow would be undefined.
 
 OpenMP: compile with -fopenmp, link without it. The library then carries undefined GOMP_* symbols, and `ctypes.CDLL`
@@ -37,7 +33,6 @@ CPU_COMPILE_FLAGS: tuple[str, ...] = (
     "-fno-trapping-math",
     "-fwrapv",
     "-ffp-contract=off",
-    "-fno-thread-jumps",
 )
 CPU_LINK_FLAGS: tuple[str, ...] = ()
 
