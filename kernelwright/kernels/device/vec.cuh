@@ -23,7 +23,7 @@ constexpr int widest_word = 32;
 constexpr int widest_word = 16;
 #endif
 // In the widest registers. Left to itself g++ copies a structure by 16 bytes, some through integer registers, and what
-// then loads 32 waits for both stores: eight functions of one tensor took 5.0 ms with AVX2 instead of 3.1.
+// then loads 32 waits for both stores: with AVX2 gelu(x) * y took 2.4 ms instead of 1.5.
 template <int bytes> KW_DEVICE void copy_words(void* to, const void* from) {
     constexpr int even = bytes & -bytes, width = even < widest_word ? even : widest_word;
     typedef uint8_t Word __attribute__((vector_size(width), aligned(1), may_alias));
