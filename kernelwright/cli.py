@@ -77,10 +77,8 @@ def optimize(
         from kernelwright.pipeline import write_dumps
 
         target = output or model.with_name(f"{model.stem}_new.py")
-        if (
-            output is not None
-        ):  # before the work, which would be lost; a model that is not there leaves no folder behind
-            output.parent.mkdir(parents=True, exist_ok=True)
+        if output is not None:  # beside the model there is a folder, or no model
+            output.parent.mkdir(parents=True, exist_ok=True)  # before the work, which would be lost
         result = run(
             model,
             device=device,

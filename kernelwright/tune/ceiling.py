@@ -31,7 +31,8 @@ def cpu_copy_gbps(device: Device, nbytes: int) -> float:
     """As kernels are timed: what was moved a moment ago may still be in a cache, for the copy as for the kernel."""
     import torch
 
-    source = torch.ones(nbytes // 8)  # half of the bytes are read, half are written
+    # Half of the bytes are read, half are written. A problem's file may have changed torch's default dtype.
+    source = torch.ones(nbytes // 8, dtype=torch.float32)
     target = torch.empty_like(source)
 
     def run() -> None:
