@@ -91,7 +91,8 @@ FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
 class Config:
     """tile_m rows and tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours
     of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh); packers: blocks that pack W
-    beside the product, but for the rows of `ahead` tiles (gemm_sm90_beside.cuh)."""
+    beside the product, but for the rows of `ahead` tiles, which are packed before, and of `aside` after these, which
+    are packed by idle warps of the other blocks (gemm_sm90_beside.cuh)."""
 
     tile_n: int
     promote: int
@@ -101,6 +102,7 @@ class Config:
     sent: bool = False
     packers: int = 0
     ahead: int = 0
+    aside: int = 0
 
 
 SomeConfig = TypeVar("SomeConfig", bound=Config)
@@ -318,7 +320,7 @@ def launcher_beside(name: str, config: Config, gemm: Gemm, epilogue: str) -> str
 struct {name}_Config {{
 {config_members(config, panels=False, packed_before=True)}
 }};
-{beside.struct(name, config.packers, config.ahead, gemm, "kw::split::Packed")}\
+{beside.struct(name, config.packers, config.ahead, config.aside, gemm, "kw::split::Packed")}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
     void* pairs = workspace;

@@ -99,11 +99,11 @@ def before_us(ahead: int, gemm: Gemm, tile_n: int, device: Device) -> float:
 # --- C++
 
 
-def struct(name: str, packers: int, ahead: int, gemm: Gemm, order: str) -> str:
+def struct(name: str, packers: int, ahead: int, aside: int, gemm: Gemm, order: str) -> str:
     """The packing of W, and its type `name`_W."""
     return f"""\
 struct {name}_Packing {{
-{constants({"packers": packers, "ahead": ahead, "k": gemm.k})}
+{constants({"packers": packers, "ahead": ahead, "aside": aside, "k": gemm.k})}
 }};
 using {name}_W = kw::gemm_sm90_beside::Beside<{order}, {name}_Packing>;
 """

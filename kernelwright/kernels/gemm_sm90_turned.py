@@ -143,7 +143,7 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     sizes = f"{gemm.n}, {gemm.m}, {gemm.k}, {gemm.batches}, {batches}"
     order = "kw::gemm_sm90_turned::Turned"
     if config.packers:
-        used, types = beside.struct(name, config.packers, config.ahead, turned(gemm), order), f"{name}_W"
+        used, types = beside.struct(name, config.packers, config.ahead, config.aside, turned(gemm), order), f"{name}_W"
         from_where = f", a, {gemm.a.row_pitch}, {gemm.a.batch_pitch}"
         packing_before, packing_after = "", beside.called(name)
     else:

@@ -11,6 +11,7 @@
 //   struct Packing {
 //     static constexpr int packers;  // blocks that pack
 //     static constexpr int ahead;    // tiles, in their order, whose rows were packed before
+//     static constexpr int aside;    // and after these, whose rows are packed by warps of blocks that have tiles
 //     static constexpr int k;        // of a row: a multiple of 4, and 4096 at most
 //   };
 #pragma once
@@ -26,7 +27,8 @@ constexpr int rows_under_way = 4;
 
 // W as `Order` packs it. A row of up to 1024 of k is a warp's, a longer one a warpgroup's; both hold it in registers.
 template <class Order, class Packing> struct Beside : Order {
-    static constexpr int packers = Packing::packers, ahead = Packing::ahead, row_k = Packing::k;
+    static constexpr int packers = Packing::packers, ahead = Packing::ahead, aside = Packing::aside;
+    static constexpr int row_k = Packing::k;
     static constexpr int warps_of_row = row_k <= 1024 ? 1 : 4, threads_of_row = warps_of_row * 32;
     static constexpr int fours = (row_k + 4 * threads_of_row - 1) / (4 * threads_of_row);  // of a row, in a thread
     static constexpr int padded_row_k = (row_k + 63) / 64 * 64;
@@ -36,12 +38,14 @@ template <class Order, class Packing> struct Beside : Order {
 
     // Of tile_n rows that begin at n, which are packed: counted by warps. No other use is made of these words here.
     KW_DEVICE uint32_t* count(int batch, int n) const { return this->largest + (int64_t)batch * this->padded_rows + n; }
+    // Rows that somebody has taken to pack aside. Tiles have more than one row.
+    KW_DEVICE uint32_t* taken() const { return this->largest + 1; }
 };
 
-// Rows of all batches are numbered through; this many of them, of the first tiles, are packed before.
-template <class Config, class W> __host__ __device__ int rows_packed_before(const W& w) {
-    const int tiles = (w.rows + Config::tile_n - 1) / Config::tile_n, batch = W::ahead / tiles;
-    return batch < w.batches ? batch * w.rows + W::ahead % tiles * Config::tile_n : w.batches * w.rows;
+// Rows of all batches are numbered through: so many are those of the first tiles.
+template <class Config, class W> __host__ __device__ int rows_of_first(const W& w, int tiles) {
+    const int per_batch = (w.rows + Config::tile_n - 1) / Config::tile_n, batch = tiles / per_batch;
+    return batch < w.batches ? batch * w.rows + tiles % per_batch * Config::tile_n : w.batches * w.rows;
 }
 
 template <class W> struct Held {  // what a thread has of a row
@@ -90,21 +94,32 @@ template <class W> KW_DEVICE uint2 traded(const uint32_t (&pairs)[2], bool odd) 
     return odd ? make_uint2(other, pairs[1]) : make_uint2(pairs[0], other);
 }
 
-// A row's pairs to their places. `Special`: some of it may not be finite.
+// The pairs of a thread's vector to their place, if there is one. `Special`: some of the row may not be finite.
+template <bool Special, class W>
+KW_DEVICE void store_four(const float4& v, __half* out, int thread, float scale, bool inside) {
+    uint32_t hi[2], lo[2];
+    split::to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
+    split::to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
+    if constexpr (Special)
+        lo[0] = split::without_special(lo[0], v.x, v.y), lo[1] = split::without_special(lo[1], v.z, v.w);
+    const uint2 high = traded<W>(hi, thread & 1), low = traded<W>(lo, thread & 1);
+    if (!inside) return;
+    *(uint2*)out = high;
+    *(uint2*)(out + split::packed_block) = low;
+}
+
+// A row's pairs to their places.
 template <bool Special, class W> KW_DEVICE void store_pairs(const Held<W>& held, __half* out, int thread, float scale) {
 #pragma unroll
-    for (int i = 0; i < W::fours; i++, out += W::threads_of_row / 8 * W::block_pitch) {
-        const float4 v = held.v[i];
-        uint32_t hi[2], lo[2];
-        split::to_pairs(v.x * scale, v.y * scale, hi[0], lo[0]);
-        split::to_pairs(v.z * scale, v.w * scale, hi[1], lo[1]);
-        if constexpr (Special)
-            lo[0] = split::without_special(lo[0], v.x, v.y), lo[1] = split::without_special(lo[1], v.z, v.w);
-        const uint2 high = traded<W>(hi, thread & 1), low = traded<W>(lo, thread & 1);
-        if (!has<W>(thread, i, W::padded_row_k)) continue;
-        *(uint2*)out = high;
-        *(uint2*)(out + split::packed_block) = low;
-    }
+    for (int i = 0; i < W::fours; i++)
+        store_four<Special, W>(held.v[i], out + i * (W::threads_of_row / 8) * W::block_pitch, thread, scale,
+                               has<W>(thread, i, W::padded_row_k));
+}
+
+// What a vector adds to the largest of its row, and to what is 0 if all of it is finite.
+KW_DEVICE void look_at(const float4& v, float& largest, float& probe) {
+    largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))));
+    probe = fmaf(v.x, 0.f, fmaf(v.y, 0.f, fmaf(v.z, 0.f, fmaf(v.w, 0.f, probe))));  // Inf * 0 and NaN * 0 are NaN
 }
 
 // A row that its threads hold. `before_stores` runs when all of them do and nothing of it is stored yet.
@@ -113,11 +128,7 @@ KW_DEVICE void pack_row(const Held<W>& held, const W& w, int thread, float* of_w
                         const Before& before_stores) {
     float largest = 0.f, probe = 0.f;
 #pragma unroll
-    for (int i = 0; i < W::fours; i++) {
-        const float4 v = held.v[i];
-        largest = fmaxf(largest, fmaxf(fmaxf(fabsf(v.x), fabsf(v.y)), fmaxf(fabsf(v.z), fabsf(v.w))));
-        probe = fmaf(v.x, 0.f, fmaf(v.y, 0.f, fmaf(v.z, 0.f, fmaf(v.w, 0.f, probe))));  // Inf * 0 and NaN * 0 are NaN
-    }
+    for (int i = 0; i < W::fours; i++) look_at(held.v[i], largest, probe);
     const bool special = __any_sync(~0u, probe != 0.f);
     if (special) {
         largest = 0.f;
@@ -132,6 +143,46 @@ KW_DEVICE void pack_row(const Held<W>& held, const W& w, int thread, float* of_w
     else store_pairs<false>(held, out, thread, split::scale_of(bits));
 }
 
+// --- a row that a warp does not hold
+
+// Vector i of a row's lanes: 128 of k.
+template <class W> KW_DEVICE float4 four_of_line(const float* row, int lane, int i) {
+    const int k = i * 128 + lane * 4;
+    return k < W::row_k ? *(const float4*)(row + k) : make_float4(0.f, 0.f, 0.f, 0.f);
+}
+template <class W> constexpr int lines = (W::row_k + 127) / 128;
+
+template <class W> KW_DEVICE float largest_of_lane(const float* row, int lane, bool& special) {
+    float largest = 0.f, probe = 0.f;
+#pragma unroll 2
+    for (int i = 0; i < lines<W>; i++) look_at(four_of_line<W>(row, lane, i), largest, probe);
+    special = __any_sync(~0u, probe != 0.f);
+    if (!special) return largest;
+    largest = 0.f;
+#pragma unroll 1
+    for (int i = 0; i < lines<W>; i++) largest = fmaxf(largest, split::largest_of_four(four_of_line<W>(row, lane, i)));
+    return largest;
+}
+
+template <bool Special, class W> KW_DEVICE void pack_line(const float* row, __half* out, int lane, float scale) {
+#pragma unroll 2
+    for (int i = 0; i < lines<W>; i++)
+        store_four<Special, W>(four_of_line<W>(row, lane, i), out + i * 4 * W::block_pitch, lane, scale,
+                               i * 128 + lane * 4 < W::padded_row_k);
+}
+
+// Of a word that counts. (atomicAdd would be gathered for the lanes of a warp, and waited for at once.)
+KW_DEVICE uint32_t next_number(uint32_t* word) {
+    uint32_t before;
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
+    return before;
+}
+
+// To a word that others wait for, when all that this thread knows of may be seen by them.
+KW_DEVICE void add_released(uint32_t* word, uint32_t count) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(count) : "memory");
+}
+
 // What the first tiles want; and words that count nothing yet, and the scale 1 beyond the last row.
 constexpr int threads_before = 256;
 
@@ -142,7 +193,7 @@ static __global__ void __launch_bounds__(threads_before) pack_before_kernel(cons
     __shared__ float of_warps[threads_before / 32];
     const int team = threadIdx.x / W::threads_of_row, thread = threadIdx.x % W::threads_of_row;
     const int row = blockIdx.x * rows_of_block + team;
-    const bool inside = row < rows_packed_before<Config>(w);
+    const bool inside = row < rows_of_first<Config>(w, W::ahead);
     Held<W> held;
     held.batch = row / w.rows, held.row = row - held.batch * w.rows;
     if (inside) take(held, w.from + held.batch * w.batch_pitch + held.row * w.row_pitch, thread);
@@ -161,6 +212,7 @@ namespace kw::gemm_sm90 {
 template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Order, Packing>> {
     using W = gemm_sm90_beside::Beside<Order, Packing>;
     static constexpr int packers = W::packers;
+    static constexpr bool packs_aside = W::aside > 0;
 
     // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their
     // way to the first cache, and so are those of the tile before again, which will be wanted first: the wait has
@@ -210,7 +262,7 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
             barrier_init_fence();
         }
         __syncthreads();
-        const int first = rows_packed_before<Config>(w) + blockIdx.x * teams + team;
+        const int first = rows_of_first<Config>(w, W::ahead + W::aside) + blockIdx.x * teams + team;
         for (int i = 0; i < rows_under_way; i++) bring(first + i * step, i);
         // A warp says how many rows of a tile it has packed when it is about to store one of the next tile: to say it,
         // it has to wait until all it stored is through, for longer than a row takes.
@@ -220,8 +272,7 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
             if (rows_unsaid == 0) return;
             fence_memory_for_copy_engine();
             __syncwarp();
-            if (threadIdx.x % 32 == 0)
-                asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(unsaid), "r"(rows_unsaid) : "memory");
+            if (threadIdx.x % 32 == 0) add_released(unsaid, rows_unsaid);
             rows_unsaid = 0;
         };
         uint32_t turn = 0;
@@ -241,6 +292,46 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
             rows_unsaid++;
         }
         say();
+    }
+
+    // A warp of a block that has tiles: rows of the next tiles after those that were packed before, as long as there are
+    // any. Whoever comes takes the next one, so that nobody waits for a block that has no place. It has few registers, and
+    // reads a row twice.
+    template <class Config> KW_DEVICE static void pack_aside(const W& w) {
+        using namespace gemm_sm90_beside;
+        const int lane = threadIdx.x % 32, first = rows_of_first<Config>(w, W::ahead);
+        const int end = rows_of_first<Config>(w, W::ahead + W::aside);
+        uint32_t taken = 0;
+        const auto take_one = [&] {
+            if (lane == 0) taken = next_number(w.taken());
+        };
+        take_one();
+        int row = first + (int)__shfl_sync(~0u, taken, 0);
+        uint32_t* unsaid = nullptr;  // counts the rows of a tile, of which one more is packed
+        for (;;) {
+            if (unsaid != nullptr) {
+                fence_memory_for_copy_engine();
+                __syncwarp();
+                if (lane == 0) add_released(unsaid, W::warps_of_row);
+            }
+            if (row >= end) return;
+            take_one();
+            const int batch = row / w.rows, of_batch = row - batch * w.rows;
+            const float* from = w.from + batch * w.batch_pitch + of_batch * w.row_pitch;
+            bool special;
+            const uint32_t bits = split::scale_bits(split::largest_of_warp(largest_of_lane<W>(from, lane, special)));
+            if (lane == 0) w.inverse[(int64_t)batch * w.padded_rows + of_batch] = split::inverse_of(bits);
+            __half* out = w.row(batch, of_batch) + first_place<W>(lane);
+            row = first + (int)__shfl_sync(~0u, taken, 0);
+            if (row < end) {  // it comes nearer meanwhile
+                const float* next = w.from + row / w.rows * w.batch_pitch + row % w.rows * w.row_pitch;
+#pragma unroll 1
+                for (int k = lane * 32; k < W::row_k; k += 1024) prefetch_far(next + k);
+            }
+            if (special) pack_line<true, W>(from, out, lane, split::scale_of(bits));
+            else pack_line<false, W>(from, out, lane, split::scale_of(bits));
+            unsaid = w.count(batch, of_batch / Config::tile_n * Config::tile_n);
+        }
     }
 };
 
@@ -265,7 +356,7 @@ template <class Config, class W> cudaError_t pack_before(const gemm_sm90::Operan
     static_cast<split::Packed&>(w) = split::packed_view(const_cast<void*>(operands.w), operands.n, operands.k,
                                                         operands.w_batches);
     w.from = operands.w_from, w.row_pitch = operands.w_row_pitch, w.batch_pitch = operands.w_batch_pitch;
-    const int rows_of_block = threads_before / W::threads_of_row, rows = rows_packed_before<Config>(w);
+    const int rows_of_block = threads_before / W::threads_of_row, rows = rows_of_first<Config>(w, W::ahead);
     const int blocks = rows > 0 ? (rows + rows_of_block - 1) / rows_of_block : 1;
     pack_before_kernel<Config, W><<<blocks, threads_before, 0, stream>>>(w);
     return cudaGetLastError();

@@ -36,14 +36,14 @@ template <class Epilogue> struct Sent {
 };
 
 // Of a result in its slot: two boxes of 32 columns beside each other, whose rows are 128 bytes under the swizzle. The
-// eight threads that one phase of a 16-byte store serves touch all 32 banks, whichever way sums lie (Roles).
+// sixteen threads that one phase of an 8-byte store serves touch all 32 banks, whichever way sums lie (Roles).
 KW_DEVICE uint32_t place(int y, int x) {
-    return x / box_columns * box_bytes + y * 128 + ((x % box_columns / 4 ^ (y & 7)) << 4);
+    return x / box_columns * box_bytes + y * 128 + ((x % box_columns / 4 ^ (y & 7)) << 4) + x % 4 * 4;
 }
 
-// The same from there on, by multiples of 8 rows and of 16 columns. Of these, 16 columns are mixed with rows: a bit.
+// The same from there on, where no bit of y or x is set in both places that lie in the same 8 rows and 32 columns.
 KW_DEVICE uint32_t further(uint32_t place, int y, int x) {
-    return (place ^ x % box_columns * 4) + y * 128 + x / box_columns * box_bytes;
+    return (place ^ x % box_columns * 4 ^ (y & 7) << 4) + y * 128 + x / box_columns * box_bytes;
 }
 
 // Sums that were not finite, computed again by all lanes of a warp: four neighbours, to `address`.
@@ -108,14 +108,38 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         barrier_arrive(written(ring, at.slot, consumer));
     }
 
+    // Writes pairs of results over that a slot holds, those whose bit is set: computed again, four neighbours of two lanes
+    // at a time, by all lanes of a warp.
+    template <class R, class Prologue, class W>
+    KW_DEVICE static void take_again(const Problem<W>& problem, const typename Epilogue::Args& args,
+                                     const typename Prologue::Args& made, int batch, uint32_t slot, uint32_t mine, int m,
+                                     int n, uint32_t again) {
+        again |= __shfl_xor_sync(~0u, again, R::lane_beside);
+        if (threadIdx.x & R::lane_beside) again = 0;  // the other lane has the first two
+#pragma unroll 1
+        for (int source = 0; source < 32; source++) {
+            const int first_m = __shfl_sync(~0u, m, source), first_n = __shfl_sync(~0u, n, source);
+            const uint32_t place = __shfl_sync(~0u, mine, source);
+#pragma unroll 1
+            for (uint32_t left = __shfl_sync(~0u, again, source); left; left &= left - 1) {
+                const int i = __ffs(left) - 1;
+                const gemm_sm90_sent::Again<Epilogue> end = {args,
+                                                             gemm_sm90_sent::further(place, R::y(i), R::x(i)) + slot};
+                R::template take_plain<R::steps_again, Prologue>(end, 0, problem, made, batch, first_m + R::y(i),
+                                                                 first_n + R::x(i), source);
+            }
+        }
+        __syncwarp();
+    }
+
     // A warpgroup's sums, of column blocks that begin at `columns`, to slots from `first` on.
     template <class Config, class Prologue, class W>
     KW_DEVICE static void finish(const Problem<W>& problem, const Args& args, const typename Prologue::Args& made,
                                  const Work& work, int columns, int consumer, const Ring& ring, Cursor first,
                                  const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
         using R = Roles<W>;
-        constexpr int vectors = gathered / 8;
-        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+        constexpr int pairs = gathered / 4, per_block = Sizes<Config>::wgmma_n / 8;
+        const int thread = anew(threadIdx.x), lane = thread & 31, warp = thread >> 5 & 3;
         const int rows = R::rows(problem), own_rows = work.m + (Sizes<Config>::same_rows ? 0 : consumer * 64);
         const int y = R::first_y(warp, lane), x = R::first_x(warp, lane);
         const auto corner = [=](int group) {
@@ -127,68 +151,68 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                                (R::groups_are_rows ? y : x);
         const int64_t first_row = (int64_t)work.batch * rows;
         const uint32_t mine = gemm_sm90_sent::place(y, x);
+        const auto row_of = [&](int group, int i) { return y + R::y(i) + corner(group).y; };
+        const auto column_of = [&](int group, int i) { return x + R::x(i) + corner(group).x; };
+        const auto sums_of = [&](int group, int i) {
+            const int eight = group * (gathered / 8) + i / 2;
+            return &total[eight / per_block][eight % per_block * 4];
+        };
         first = advance(first, consumer * groups<Config>);
-        uint32_t again = 0;
-        typename R::Scales next;
-        R::load(next, inverse);
+        typename R::Scales scales;
+        R::load(scales, inverse);
+        uint32_t withheld = 0;  // a bit for each group with sums that are not finite, of this warp
+        uint64_t again = 0;     // and for each pair, those of the first group lowest, of this thread
 #pragma unroll
         for (int group = 0; group < groups<Config>; group++) {
-            typename R::Scales scales;
+            float v[pairs][2], probe[2] = {0.f, 0.f};
 #pragma unroll
-            for (int i = 0; i < (int)(sizeof(scales) / sizeof(scales[0])); i++) scales[i] = next[i];
-            if (group + 1 < groups<Config>) R::load(next, inverse + (group + 1) * gathered);
-            float v[vectors][4];
-            R::template scaled<Config>(v, scales, group, lane, total);
-            const auto row_of = [=](int i) { return y + R::y(i) + corner(group).y; };
-            const auto column_of = [=](int i) { return x + R::x(i) + corner(group).x; };
-            bool finite = true;
+            for (int i = 0; i < pairs; i++) {
+                R::scaled(v[i], sums_of(group, i), scales, i);
 #pragma unroll
-            for (int i = 0; i < vectors; i++) finite = finite && split::all_finite(v[i]);
-            if (!__all_sync(~0u, finite)) {
-#pragma unroll
-                for (int i = 0; i < vectors; i++)
-                    if (row_of(i) < rows && column_of(i) < R::columns(problem) && !split::all_finite(v[i]))
-                        again |= 1u << (group * vectors + i);
+                for (int c = 0; c < 2; c++) probe[c] = fmaf(v[i][c], 0.f, probe[c]);  // Inf * 0 and NaN * 0 are NaN
             }
+            if (group + 1 < groups<Config>) R::load(scales, inverse + (group + 1) * gathered);
+            const bool finite = __all_sync(~0u, probe[0] + probe[1] == 0.f);
             // Beyond the edges there are no operands. What is made there, of others, the copy engine leaves out.
 #pragma unroll
-            for (int i = 0; i < vectors; i++) {
+            for (int i = 0; i < pairs; i++) {
                 correct<Config>(v[i]);
-                const int m = min(row_of(i), rows - 1), n = min(column_of(i), R::columns(problem) - 4);
-                const auto result = Epilogue::template values<4>(args.of_sums, v[i], first_row + m, n);
+                const int m = min(row_of(group, i), rows - 1), n = min(column_of(group, i), R::columns(problem) - 2);
+                const auto result = Epilogue::template values<2>(args.of_sums, v[i], first_row + m, n);
 #pragma unroll
-                for (int c = 0; c < 4; c++) v[i][c] = result[c];
+                for (int c = 0; c < 2; c++) v[i][c] = result[c];
             }
             const Cursor at = advance(first, group);
             ring.wait_full(at);
 #pragma unroll
-            for (int i = 0; i < vectors; i++)
-                store_shared(gemm_sm90_sent::further(ring.slot(at) + mine, R::y(i), R::x(i)), v[i]);
-            if (!__any_sync(~0u, again)) hand_over(ring, at, consumer, corner(group));
-        }
-        if (!__any_sync(~0u, again)) return;
-        __syncwarp();  // before others write over what a lane wrote
-        int withheld = groups<Config>;
-#pragma unroll 1
-        for (int source = 0; source < 32; source++) {
-            const uint32_t bits = __shfl_sync(~0u, again, source);
-            const int of_y = __shfl_sync(~0u, y, source), of_x = __shfl_sync(~0u, x, source);
-            const uint32_t of_place = __shfl_sync(~0u, mine, source);
-            if (bits) withheld = min(withheld, (__ffs(bits) - 1) / vectors);
-#pragma unroll 1
-            for (uint32_t left = bits; left; left &= left - 1) {
-                const int group = (__ffs(left) - 1) / vectors, i = (__ffs(left) - 1) % vectors;
-                const uint32_t slot = ring.slot(advance(first, group)) + of_place;
-                const gemm_sm90_sent::Again<Epilogue> end = {args.of_sums,
-                                                             gemm_sm90_sent::further(slot, R::y(i), R::x(i))};
-                R::template take_plain<R::steps_again, Prologue>(end, 0, problem, made, work.batch,
-                                                                 of_y + R::y(i) + corner(group).y,
-                                                                 of_x + R::x(i) + corner(group).x, source);
+            for (int i = 0; i < pairs; i++)
+                store_shared(gemm_sm90_sent::further(mine, R::y(i), R::x(i)) + ring.slot(at), v[i][0], v[i][1]);
+            if (finite) {
+                hand_over(ring, at, consumer, corner(group));
+                continue;
+            }
+            withheld |= 1u << group;
+            typename R::Scales of_group;
+            R::load(of_group, inverse + group * gathered);
+#pragma unroll
+            for (int i = 0; i < pairs; i++) {
+                float sums[2];
+                R::scaled(sums, sums_of(group, i), of_group, i);
+                if (row_of(group, i) < rows && column_of(group, i) < R::columns(problem) &&
+                    !(fmaf(sums[0], 0.f, sums[1] * 0.f) == 0.f))
+                    again |= (uint64_t)1 << (group * pairs + i);
             }
         }
+        if (withheld == 0) return;
+        __syncwarp();  // before others write over what a lane wrote
 #pragma unroll 1
-        for (int group = withheld; group < groups<Config>; group++)
-            hand_over(ring, advance(first, group), consumer, corner(group));
+        for (int group = 0; group < groups<Config>; group++) {
+            if (!(withheld >> group & 1)) continue;
+            const Cursor at = advance(first, group);
+            take_again<R, Prologue>(problem, args.of_sums, made, work.batch, ring.slot(at), mine, y + corner(group).y,
+                                    x + corner(group).x, (uint32_t)(again >> group * pairs) & ((1u << pairs) - 1));
+            hand_over(ring, at, consumer, corner(group));
+        }
     }
 
     // A thread sends what its warpgroup has written, tile after tile. It has 24 registers, and is told where that goes.
@@ -225,7 +249,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     // In the order in which they were sent, the first of `Left + 1` that are to be read.
     template <int Left> KW_DEVICE static void give_back(const Ring& ring, Cursor at) {
         send_wait<Left>();
-        ring.template release<consumer_warps>(at, 0);
+        ring.template release<consumer_warps>(at, true);
         if constexpr (Left > 0) give_back<Left - 1>(ring, advance(at, 1));
     }
 };
