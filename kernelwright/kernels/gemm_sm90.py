@@ -60,7 +60,7 @@ LONG_K = 256
 # What the main loop of a tile (rows, columns, k between promotions) reaches of the device's float16 rate. Measured on
 # the H200: 128 rows by 256, 192 and 128 with 64 of k, 256 with 32. The others are estimates.
 REACHED = {
-    (128, 256, 64): 0.966,
+    (128, 256, 64): 1.03,
     (128, 256, 32): 0.923,
     (128, 192, 64): 0.88,
     (128, 192, 32): 0.83,
@@ -75,9 +75,9 @@ REACHED = {
 }
 # Filling the ring and storing a result, by neighbours of one store: 6.5 us for 128 x 256 in fours, 20 one by one.
 STORE_US = {4: 6.5 / 2**15, 2: 11.0 / 2**15, 1: 20.0 / 2**15}
-# The same where results leave by the copy engine, but for the last tile, behind which there is none to hide: 4.0 us for
-# 128 x 256. On an H200 a tile took 2.7 us less than one whose threads store, of 32 in a row, and 0.8 to 2.4 of four.
-SENT_US = 4.0 / 2**15
+# The same where results leave by the copy engine, but for the last tile, behind which there is none to hide: 5.4 us for
+# 128 x 256, of tiles that take 38 in all (1024 of k) on an H200.
+SENT_US = 5.4 / 2**15
 # Neighbours of one store, and rows and columns of tiles whose results may leave so: the widest, and the widest where an
 # epilogue divides.
 VECTOR_SENT = 4
@@ -90,8 +90,9 @@ FILL_US = 2.5 / 2**15  # the same where nothing is stored: an estimate
 @dataclass(frozen=True, slots=True)
 class Config:
     """tile_m rows and tile_n columns of a tile; promote: k between promotions; splits: parts of k; vector: neighbours
-    of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh); packers: blocks that pack W
-    beside the product, but for the rows of `ahead` tiles (gemm_sm90_beside.cuh)."""
+    of one store; sent: results leave by the copy engine (gemm_sm90_sent.cuh); packers: blocks that pack W beside the
+    product, but for the rows of `ahead` tiles, which are packed before, and of `aside` after these, which are packed by
+    idle warps of the other blocks (gemm_sm90_beside.cuh)."""
 
     tile_n: int
     promote: int
@@ -101,6 +102,12 @@ class Config:
     sent: bool = False
     packers: int = 0
     ahead: int = 0
+    aside: int = 0
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether W is packed beside the product."""
+        return self.packers > 0 or self.aside > 0
 
 
 SomeConfig = TypeVar("SomeConfig", bound=Config)
@@ -128,7 +135,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return "parts of k are summed where the neighbours of a result are not: its row cannot be reduced there."
     if config.sent and (reason := why_not_sent(config, gemm)):
         return reason
-    if config.packers and (reason := why_not_beside(config, gemm)):
+    if config.is_beside and (reason := why_not_beside(config, gemm)):
         return reason
     if config.splits > chunks(config, gemm):
         return f"{config.splits} parts of k = {gemm.k}, which has {chunks(config, gemm)} chunks of {config.promote}."
@@ -150,7 +157,9 @@ def why_not_beside(config: Config, gemm: Gemm) -> str | None:
     """The reason W cannot be packed beside the product."""
     if not config.sent:
         return "W is packed beside products whose results the copy engine takes."
-    return beside.why_not(gemm)
+    if config.aside and (config.tile_m, config.tile_n) != WIDEST:
+        return "what is packed aside is wanted by the widest tiles."
+    return beside.why_not(gemm) or (beside.why_not_aside(gemm) if config.aside else None)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
@@ -194,7 +203,7 @@ def with_packers(config: SomeConfig, gemm: Gemm, device: Device) -> list[SomeCon
     if not config.sent:
         return []
     ways = beside.ways(gemm, device, rounds_of(config, gemm, device))
-    return [replace(config, packers=packers, ahead=ahead) for packers, ahead in ways]
+    return [replace(config, packers=way.packers, ahead=way.ahead, aside=way.aside) for way in ways]
 
 
 def rounds_of(config: Config, gemm: Gemm, device: Device) -> beside.Rounds:
@@ -204,7 +213,8 @@ def rounds_of(config: Config, gemm: Gemm, device: Device) -> beside.Rounds:
 
 def packing_beside_us(config: Config, gemm: Gemm, device: Device) -> float:
     """What is packed before, and what tiles wait for packers."""
-    late = beside.late_us(config.packers, config.ahead, gemm, device, rounds_of(config, gemm, device))
+    way = beside.Way(config.packers, config.ahead, config.aside)
+    late = beside.late_us(way, gemm, device, rounds_of(config, gemm, device))
     return late + beside.before_us(config.ahead, gemm, config.tile_n, device)
 
 
@@ -222,8 +232,8 @@ def floor_us(gemm: Gemm, device: Device) -> float:
 
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
-    if config.packers:
-        multiplied = beside.BESIDE_SHARE * multiplying_us(config, gemm, device)
+    if config.is_beside:
+        multiplied = beside.share(config.aside) * multiplying_us(config, gemm, device)
         return multiplied + packing_beside_us(config, gemm, device)
     return multiplying_us(config, gemm, device) + preparation_us(gemm, device, can_be_packed_by_panels(gemm))
 
@@ -289,7 +299,7 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
 
 def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, parts_at: int, order: str = "") -> str:
     """The same with the function that packs W, where in the workspace the parts of k are, and W's order if another."""
-    if config.packers:
+    if config.is_beside:
         return launcher_beside(name, config, gemm, epilogue)
     parts = row_parts(config, gemm)
     made = made_in_passing(gemm)
@@ -318,7 +328,7 @@ def launcher_beside(name: str, config: Config, gemm: Gemm, epilogue: str) -> str
 struct {name}_Config {{
 {config_members(config, panels=False, packed_before=True)}
 }};
-{beside.struct(name, config.packers, config.ahead, gemm, "kw::split::Packed")}\
+{beside.struct(name, beside.Way(config.packers, config.ahead, config.aside), gemm, "kw::split::Packed")}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
     void* pairs = workspace;

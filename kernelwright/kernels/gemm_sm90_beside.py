@@ -16,17 +16,33 @@ from kernelwright.kernels.gemm_pairs import (
 )
 from kernelwright.kernels.gemm_shape import Gemm, constants, copy_us, is_as_it_lies, rows_are_readable
 
-__all__ = ["BESIDE_SHARE", "Rounds", "before_us", "called", "late_us", "struct", "ways", "why_not"]
+__all__ = [
+    "Rounds",
+    "Way",
+    "before_us",
+    "called",
+    "late_us",
+    "share",
+    "struct",
+    "ways",
+    "why_not",
+    "why_not_aside",
+]
 
 LONGEST_K = K_OF_WARPGROUP
+K_ASIDE = 512
 MOST_PACKERS = 8
 # What one packer packs while the others multiply, of rows that are a warp's, of which it has twelve, and of rows that
 # are a warpgroup's; and what it needs to begin. On an H200 rows of 1024 and of 2048 took as long as 29 and 23.5 GB/s
 # where tiles had to wait for them; here it is a tenth less. Alone, a multiprocessor stores 62 at most, and copies 49.
 PACKED_GBPS = (26.5, 21.5)
 BEGIN_US = 12.0
-# A product beside which others pack takes this much longer (0.2 to 0.9% there, and some to spare).
-BESIDE_SHARE = 1.02
+# What two warps pack beside the tiles of their own block. On an H200 they kept up with tiles that wanted 1.65, and not with
+# those that wanted 2.1.
+ASIDE_GBPS = 1.95
+# A product beside which others pack takes this much longer: by packers (0.2 to 0.9% there, and some to spare), and by warps
+# of the same blocks (2 to 5%).
+PACKERS_SHARE, ASIDE_SHARE = 1.02, 1.04
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +53,15 @@ class Rounds:
     tiles_m: int
     raster: int
     tile_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How many tiles' rows are packed before, and then by warps of blocks that have tiles; packers pack the others."""
+
+    packers: int
+    ahead: int
+    aside: int
 
 
 def why_not(gemm: Gemm) -> str | None:
@@ -50,18 +75,49 @@ def why_not(gemm: Gemm) -> str | None:
     return None
 
 
-def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[tuple[int, int]]:
-    """As many packers as whole rounds of tiles leave idle, and the tiles whose rows are packed before, since they could
-    not pack these in time."""
-    tiles = gemm.batches * rounds.tiles_m * math.ceil(gemm.n / rounds.tile_n)
-    idle = device.multiprocessors - math.ceil(tiles / math.ceil(tiles / device.multiprocessors))
-    packers = min(idle, MOST_PACKERS)
-    if packers == 0 or why_not(gemm):
+def why_not_aside(gemm: Gemm) -> str | None:
+    """The reason warps of blocks that have tiles cannot pack some of it."""
+    return f"k = {gemm.k}; what is packed aside is of multiples of {K_ASIDE}." if gemm.k % K_ASIDE else None
+
+
+def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[Way]:
+    """As many packers as whole rounds of tiles leave idle, with as much packed before as they could not pack in time: or
+    aside, of which only what the first rounds want is packed before. Or all of that aside, without packers."""
+    if why_not(gemm):
         return
+    packers = idle(gemm, device, rounds)
+    of_packers = first_in_time(packers, gemm, device, rounds) if packers else units(gemm, rounds)
+    if of_packers < units(gemm, rounds):
+        yield Way(packers, of_packers, 0)
+    if why_not_aside(gemm):
+        return
+    for count, end in {packers: of_packers, 0: units(gemm, rounds)}.items():
+        ahead = first_in_time_aside(end, gemm, device.multiprocessors - count, rounds)
+        if ahead < end:
+            yield Way(count, ahead, end - ahead)
+
+
+def idle(gemm: Gemm, device: Device, rounds: Rounds) -> int:
+    """Multiprocessors that whole rounds of tiles leave without one."""
+    tiles = gemm.batches * rounds.tiles_m * math.ceil(gemm.n / rounds.tile_n)
+    return min(device.multiprocessors - math.ceil(tiles / math.ceil(tiles / device.multiprocessors)), MOST_PACKERS)
+
+
+def first_in_time(packers: int, gemm: Gemm, device: Device, rounds: Rounds) -> int:
+    """From which tile on packers pack the rows before they are wanted."""
     each, wanted = unit_us(packers, gemm, rounds), wanted_us(gemm, rounds, device.multiprocessors - packers)
-    ahead = max(math.ceil(unit + 1 - max(0.0, when - BEGIN_US) / each) for unit, when in enumerate(wanted))
-    if ahead < units(gemm, rounds):
-        yield packers, ahead
+    return max(math.ceil(unit + 1 - max(0.0, when - BEGIN_US) / each) for unit, when in enumerate(wanted))
+
+
+def first_in_time_aside(end: int, gemm: Gemm, workers: int, rounds: Rounds) -> int:
+    """The same of warps of so many blocks, up to tile `end`: what a round wants is packed before as a whole or not at all,
+    since all of these warps begin together, and so end with their first rows."""
+    each, wanted = aside_us(workers, gemm, rounds), list(wanted_us(gemm, rounds, workers))[:end]
+    for ahead in range(1, end):
+        begins_a_round = wanted[ahead] > wanted[ahead - 1]
+        if begins_a_round and all((unit - ahead + 1) * each <= wanted[unit] for unit in range(ahead, end)):
+            return ahead
+    return end
 
 
 def units(gemm: Gemm, rounds: Rounds) -> int:
@@ -74,6 +130,11 @@ def unit_us(packers: int, gemm: Gemm, rounds: Rounds) -> float:
     return 4 * rounds.tile_n * gemm.k / (packers * PACKED_GBPS[gemm.k > K_OF_WARP] * 1e3)
 
 
+def aside_us(workers: int, gemm: Gemm, rounds: Rounds) -> float:
+    """Of so many blocks that have tiles, for the rows of a tile."""
+    return 4 * rounds.tile_n * gemm.k / (workers * ASIDE_GBPS * 1e3)
+
+
 def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
     """When the first tile begins that wants them, for the rows of each."""
     columns = math.ceil(gemm.n / rounds.tile_n)
@@ -83,11 +144,22 @@ def wanted_us(gemm: Gemm, rounds: Rounds, workers: int) -> Iterator[float]:
         yield tile // workers * rounds.tile_us
 
 
-def late_us(packers: int, ahead: int, gemm: Gemm, device: Device, rounds: Rounds) -> float:
-    """How long tiles wait for packers."""
-    each = unit_us(packers, gemm, rounds)
-    wanted = enumerate(wanted_us(gemm, rounds, device.multiprocessors - packers))
-    return max(0.0, *(BEGIN_US + (unit - ahead + 1) * each - when for unit, when in wanted if unit >= ahead))
+def late_us(way: Way, gemm: Gemm, device: Device, rounds: Rounds) -> float:
+    """How long tiles wait for who packs."""
+    workers, aside_end = device.multiprocessors - way.packers, way.ahead + way.aside
+    late = 0.0
+    for unit, when in enumerate(wanted_us(gemm, rounds, workers)):
+        if unit >= aside_end:
+            ready = BEGIN_US + (unit - aside_end + 1) * unit_us(way.packers, gemm, rounds) if way.packers else 0.0
+        else:
+            ready = (unit - way.ahead + 1) * aside_us(workers, gemm, rounds) if unit >= way.ahead else 0.0
+        late = max(late, ready - when)
+    return late
+
+
+def share(aside: int) -> float:
+    """Of a product's own time, what it takes beside others who pack."""
+    return ASIDE_SHARE if aside else PACKERS_SHARE
 
 
 def before_us(ahead: int, gemm: Gemm, tile_n: int, device: Device) -> float:
@@ -99,11 +171,19 @@ def before_us(ahead: int, gemm: Gemm, tile_n: int, device: Device) -> float:
 # --- C++
 
 
-def struct(name: str, packers: int, ahead: int, gemm: Gemm, order: str) -> str:
+def struct(name: str, way: Way, gemm: Gemm, order: str) -> str:
     """The packing of W, and its type `name`_W."""
+    members = {
+        "packers": way.packers,
+        "ahead": way.ahead,
+        "aside": way.aside,
+        "batches": gemm.w_batches,
+        "rows": gemm.n,
+        "k": gemm.k,
+    }
     return f"""\
 struct {name}_Packing {{
-{constants({"packers": packers, "ahead": ahead, "k": gemm.k})}
+{constants(members)}
 }};
 using {name}_W = kw::gemm_sm90_beside::Beside<{order}, {name}_Packing>;
 """

@@ -50,7 +50,7 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     """The reason a config cannot run this product, in words."""
     if not can_be_packed_by_panels(gemm):
         return "bricks are packed in each call, as they lie, of rows that lie side by side."
-    if config.packers:
+    if config.is_beside:
         return "bricks are packed before the product."
     if config.tile_n not in WHOLE_BRICKS:
         return f"a slot of a {config.tile_n}-column tile does not lie inside a brick."

@@ -80,9 +80,9 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
     # What is asked of a product's columns there is asked of rows here, but for the neighbours of one store.
     if config.sent and (reason := gemm_sm90.why_not_sent(config, gemm)):
         return reason
-    if config.packers and (reason := gemm_sm90.why_not_beside(config, packed_first(gemm))):
+    if config.is_beside and (reason := gemm_sm90.why_not_beside(config, packed_first(gemm))):
         return reason
-    return gemm_sm90.why_not(replace(config, vector=1, sent=False, packers=0), turned(gemm), device)
+    return gemm_sm90.why_not(replace(config, vector=1, sent=False, packers=0, aside=0), turned(gemm), device)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
@@ -102,9 +102,9 @@ def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
 
 def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
     """The product as gemm_sm90 multiplies it, after the first operand was packed."""
-    if config.packers:
+    if config.is_beside:
         packing_us = gemm_sm90.packing_beside_us(config, packed_first(gemm), device)
-        return beside.BESIDE_SHARE * gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us
+        return beside.share(config.aside) * gemm_sm90.multiplying_us(config, turned(gemm), device) + packing_us
     rate = rate_of_rows(gemm.k) if is_packed_by_panels(gemm) else HELD_RATE
     moved = 4 * turned(gemm).w_batches * gemm.m * gemm.k / rate
     return gemm_sm90.multiplying_us(config, turned(gemm), device) + copy_us(moved, moved, device)
@@ -138,18 +138,19 @@ def workspace_bytes(config: Config, gemm: Gemm) -> int:
 def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     """The config and a launcher `name`(a, w, workspace, epilogue arguments, stream)."""
     panels, batches = is_packed_by_panels(gemm), turned(gemm).w_batches
-    way = "kw::split::ByPanels" if panels else way_of(1, gemm.m, gemm.k, batches)
+    packing = "kw::split::ByPanels" if panels else way_of(1, gemm.m, gemm.k, batches)
     pitches = f"{gemm.a.row_pitch}, {gemm.a.k_pitch}, {gemm.a.batch_pitch}"
     sizes = f"{gemm.n}, {gemm.m}, {gemm.k}, {gemm.batches}, {batches}"
     order = "kw::gemm_sm90_turned::Turned"
-    if config.packers:
-        used, types = beside.struct(name, config.packers, config.ahead, turned(gemm), order), f"{name}_W"
+    if config.is_beside:
+        way = beside.Way(config.packers, config.ahead, config.aside)
+        used, types = beside.struct(name, way, turned(gemm), order), f"{name}_W"
         from_where = f", a, {gemm.a.row_pitch}, {gemm.a.batch_pitch}"
         packing_before, packing_after = "", beside.called(name)
     else:
         used, types, from_where, packing_after = "", order, "", ""
         packing_before = f"""\
-    cudaError_t packed = kw::split::pack_by<2, {way}, kw::gemm::AsItLies, kw::split::InOrder>(
+    cudaError_t packed = kw::split::pack_by<2, {packing}, kw::gemm::AsItLies, kw::split::InOrder>(
         a, {pitches}, {gemm.m}, {gemm.k}, {batches}, workspace, stream);
     if (packed != cudaSuccess) return packed;
 """

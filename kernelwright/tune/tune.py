@@ -128,16 +128,17 @@ def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     """The first few of all, and the first of every other template that is among the most promising; of convolutions
     that keep their weights, the first of each kind, whose prices are least sure beside each other's; of products whose
     results the copy engine takes, the first as its threads would store it; and of those whose W is packed beside them,
-    the first, the one that leaves most to packers, and one that leaves them nothing."""
+    the first for each who may pack, and one that leaves them nothing."""
     few = first_of_each(ranked, lambda c: replace(c, sent=0, stages=0) if isinstance(c, conv_sm90_kept.Config) else c)
     templates = first_of_each_template(ranked)[:MOST_TEMPLATES]
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
     kinds = first_of_each(kept, kind_of_kept) if {*kept} & {*templates} else []
     sent = [c for c in ranked if isinstance(c, gemm_sm90.Config) and c.sent]
-    ways: list[Choice] = [replace(c, sent=False, packers=0, ahead=0) for c in sent[:1]]
-    for first in [c for c in sent if c.packers][:1]:
-        alike = [c for c in sent if replace(c, ahead=0) == replace(first, ahead=0)]
-        ways += [first, min(alike, key=lambda c: c.ahead), replace(first, packers=0, ahead=0)]
+    ways: list[Choice] = [replace(c, sent=False, packers=0, ahead=0, aside=0) for c in sent[:1]]
+    for first in [c for c in sent if c.is_beside][:1]:
+        before = replace(first, packers=0, ahead=0, aside=0)
+        alike = [c for c in sent if replace(c, packers=0, ahead=0, aside=0) == before and c.is_beside]
+        ways += [*first_of_each(alike, lambda c: (c.packers > 0, c.aside > 0)), before]
     return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds, *ways]))
 
 

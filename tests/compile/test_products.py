@@ -238,14 +238,21 @@ def test_results_that_are_sent_do_not_make_a_product_spill(
     assert not [kernel for kernel in read_resources(compiled(tmp_path, program.text, "h200")) if kernel.spills]
 
 
+@pytest.mark.parametrize(
+    ("tile_n", "packers", "aside", "k"),
+    [
+        *[(256, 4, 0, 1024), (256, 4, 0, 4096), (192, 4, 0, 1024), (192, 4, 0, 4096)],
+        *[(256, 4, 9, 1024), (256, 0, 20, 512), (256, 4, 9, 1536), (256, 0, 20, 4096)],
+    ],
+)
 @pytest.mark.parametrize("body", ["nothing", "operands of every kind"])
-@pytest.mark.parametrize("k", [1024, 4096])
 @pytest.mark.parametrize("template", ["gemm_sm90", "gemm_sm90_turned"])
-@pytest.mark.parametrize("tile_n", [256, 192])
-def test_packers_do_not_make_a_product_spill(tmp_path: Path, tile_n: int, template: str, k: int, body: str) -> None:
+def test_who_packs_beside_a_product_does_not_make_it_spill(
+    tmp_path: Path, tile_n: int, template: str, body: str, packers: int, aside: int, k: int
+) -> None:
     of_operands = LEAVING[body][1].replace("@ w", "@ w.t()" if template == "gemm_sm90" else "@ w")
     source = fed_problem(of_operands, 8192, k, k)
-    program = emulated_program(source, "h200", beside(template, 4, 9, tile_n=tile_n, tile_m=128))
+    program = emulated_program(source, "h200", beside(template, packers, 9, aside, tile_n=tile_n, tile_m=128))
     assert "gemm_sm90_beside::pack_before" in program.text
     found = read_resources(compiled(tmp_path, program.text, "h200"))
     assert not [kernel for kernel in found if kernel.spills or kernel.stack_bytes]

@@ -46,6 +46,8 @@ template <class Config> struct Sizes {
     static constexpr int wgmma_n = same_rows || Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
     static constexpr int blocks = Config::tile_n / wgmma_n;      // column blocks of a tile, one W slot high
     static constexpr int own_blocks = same_rows ? 1 : blocks;    // of a warpgroup
+    static constexpr int halves = wgmma_n == 128 ? 2 : 1;        // of a block, each multiplied by itself
+    static constexpr int columns = wgmma_n / halves;             // of one wgmma
     static constexpr int k_slots = Config::promote / k_of_slot;  // slots of one operand in a chunk
     static constexpr int chunk_slots = k_slots * (1 + blocks);
     static constexpr int steps = Config::promote / 16;  // wgmma steps along k for each product
@@ -87,11 +89,15 @@ struct Ring {
     uint32_t data, full, empty;  // shared-memory addresses
 
     KW_DEVICE uint32_t slot(Cursor at) const { return data + at.slot * slot_bytes; }
+    // Of the tile that begins in this slot, what its Work is: 16 bytes.
+    KW_DEVICE uint32_t work(Cursor at) const { return empty + slots * 8 + at.slot * 16; }
+    // After all of these, for who needs more (Leaving).
+    KW_DEVICE uint32_t end() const { return empty + slots * 24; }
     KW_DEVICE void wait_full(Cursor at) const { barrier_wait(full + at.slot * 8, at.phase); }
     KW_DEVICE void wait_empty(Cursor at) const { barrier_wait(empty + at.slot * 8, at.phase ^ 1); }
-    // A slot is free after `consumer_warps` arrivals: one of each warp, or two of each where one warpgroup reads it.
-    template <int Arrivals = 1> KW_DEVICE void release(Cursor at, int lane) const {
-        if (lane == 0) barrier_arrive<Arrivals>(empty + at.slot * 8);
+    // A slot is free after `consumer_warps` arrivals, by a lane of each warp: one, or two where one warpgroup reads it.
+    template <int Arrivals = 1> KW_DEVICE void release(Cursor at, bool releases) const {
+        barrier_arrive_if<Arrivals>(releases, empty + at.slot * 8);
     }
     KW_DEVICE void expect(Cursor at, int bytes) const {
         wait_empty(at);
@@ -109,10 +115,12 @@ struct Work {
     int m, n, batch, split;  // first row and column of the tile
 };
 
-// Where packed W comes from. Here it is there when the launch begins. Or some blocks have no tiles, and pack it beside the
-// product (gemm_sm90_beside.cuh).
+// Where packed W comes from. Here it is there when the launch begins. Or it is packed beside the product, by blocks that
+// have no tiles and by idle warps of those that have (gemm_sm90_beside.cuh).
 template <class W> struct Supply {
-    static constexpr int packers = 0;
+    static constexpr bool is_beside = false;
+    static constexpr int packers = 0;           // blocks
+    static constexpr bool packs_aside = false;  // warps
 };
 
 template <class Config> struct Schedule {
@@ -151,9 +159,13 @@ template <class W, bool in_order = W::in_order> struct Roles;
 // taken them from there (gemm_sm90_sent.cuh).
 template <class Epilogue> struct Leaving {
     static constexpr bool by_ring = false;
+    static constexpr int words = 0;  // of 8 bytes after those of the ring
 };
 
-// --- producer: one thread
+// Of the ring: two barriers and a Work for each slot; and what comes after.
+template <class Epilogue> constexpr int barriers_and_more = 4 * slots + Leaving<Epilogue>::words;
+
+// --- producer: one thread. It also says which tile comes: to divide for that would take those who multiply longer
 
 struct Corner {  // of a box in its map
     int x, y, z;
@@ -171,8 +183,11 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
         const Work work = schedule[index];
         const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
-        if constexpr (Supply<W>::packers > 0)
+        if constexpr (Supply<W>::is_beside)
             scales = Supply<W>::template await<Config>(problem.w, w_batch, work.n, scales);
+        ring.wait_empty(at);
+        const uint32_t said[4] = {(uint32_t)work.m, (uint32_t)work.n, (uint32_t)work.batch, (uint32_t)work.split};
+        store_shared(ring.work(at), said);
         for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
 #pragma unroll 1
             for (int i = 0; i < S::k_slots; i++, at = advance(at, 1))
@@ -219,20 +234,29 @@ template <class Prologue> struct Made {
     }
 };
 
-// Reads a chunk of A, frees its slots and splits it. undo[r]: the inverse scale of row r in this chunk.
-template <class Config, class W, class Prologue>
-KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], const Ring& ring, Cursor at,
-                              const Made<Prologue>& made, int chunk, int row, int lane) {
-    using S = Sizes<Config>;
-    float v[S::steps][2][4];
+template <class Config> using Chunk = float[Sizes<Config>::steps][2][4];  // of the thread's two rows of A, as it lies
+
+template <class Config> KW_DEVICE void await_slots(const Ring& ring, Cursor at) {
 #pragma unroll
-    for (int i = 0; i < S::k_slots; i++) {
-        const Cursor here = advance(at, i);
-        ring.wait_full(here);
-        Roles<W>::read(v[i * 2], v[i * 2 + 1], ring.slot(here), row, lane);
-        __syncwarp();
-        ring.release(here, lane);
-    }
+    for (int i = 0; i < Sizes<Config>::k_slots; i++) ring.wait_full(advance(at, i));
+}
+// Reads slots of a chunk that is there; then they may be freed.
+template <class W, int Steps>
+KW_DEVICE void read_slots(float (&v)[Steps][2][4], const Ring& ring, Cursor at, uint32_t place) {
+#pragma unroll
+    for (int i = 0; i < Steps / 2; i++) Roles<W>::read(v[i * 2], v[i * 2 + 1], ring.slot(advance(at, i)) + place);
+}
+template <class Config, int Arrivals = 1> KW_DEVICE void free_slots(const Ring& ring, Cursor at, bool releases) {
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < Sizes<Config>::k_slots; i++) ring.template release<Arrivals>(advance(at, i), releases);
+}
+
+// undo[r]: the inverse scale of row r in this chunk.
+template <class Config, class Prologue>
+KW_DEVICE void split_chunk(Fragments<Config>& fragments, float (&undo)[2], Chunk<Config>& v, const Made<Prologue>& made,
+                           int chunk, int lane) {
+    using S = Sizes<Config>;
 #pragma unroll
     for (int i = 0; i < S::steps; i++)
 #pragma unroll
@@ -261,14 +285,14 @@ KW_DEVICE void load_and_split(Fragments<Config>& fragments, float (&undo)[2], co
         }
 }
 
-// The three products of a chunk for one column block, corrections first.
+// The three products of a chunk for half a column block, or all of it, corrections first.
 template <class Config>
-KW_DEVICE void multiply(float (&sum)[Sizes<Config>::wgmma_n / 2], const Fragments<Config>& a, const Ring& ring,
-                        Cursor w) {
+KW_DEVICE void multiply(float (&sum)[Sizes<Config>::columns / 2], const Fragments<Config>& a, const Ring& ring, Cursor w,
+                        int half) {
     using S = Sizes<Config>;
     uint64_t hi[S::k_slots];
 #pragma unroll
-    for (int i = 0; i < S::k_slots; i++) hi[i] = descriptor_128b(ring.slot(advance(w, i)));
+    for (int i = 0; i < S::k_slots; i++) hi[i] = descriptor_128b(ring.slot(advance(w, i)) + half * S::columns * 128);
     constexpr int lo = 4;  // 64 bytes on: the lo halves of the same 32 of k
     pin(sum);
     wgmma_fence();
@@ -284,11 +308,14 @@ KW_DEVICE void multiply(float (&sum)[Sizes<Config>::wgmma_n / 2], const Fragment
     wgmma_commit();
 }
 
-template <int N> KW_DEVICE void promote(float (&total)[N], float (&sum)[N], const float (&undo)[2]) {
+// Adds a chunk's sums, in their units, to a tile's, of which `total` is the first.
+template <int N> KW_DEVICE void promote(float* total, float (&sum)[N], const float (&undo)[2]) {
     pin(sum);
 #pragma unroll
-    for (int i = 0; i < N; i++) total[i] = fmaf(sum[i], undo[i >> 1 & 1], total[i]);
-    pin(total);
+    for (int i = 0; i < N; i++) {
+        total[i] = fmaf(sum[i], undo[i >> 1 & 1], total[i]);
+        asm volatile("" : "+f"(total[i])::"memory");
+    }
 }
 
 // Sums are in units of the scales of W's panel. From one panel to the next they change, exactly, unless they leave
@@ -312,9 +339,9 @@ KW_DEVICE void change_scales(float (&total)[Sizes<Config>::own_blocks][Sizes<Con
 
 // --- results
 
-template <class Config> KW_DEVICE void correct(float (&v)[4]) {
+template <class Config, int N> KW_DEVICE void correct(float (&v)[N]) {
 #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < N; i++)
         if (Config::undo_truncation) v[i] = split::undo_truncation(v[i]);
 }
 
@@ -414,47 +441,40 @@ template <class W> struct Roles<W, false> {
     KW_DEVICE static void fill(const Ring& ring, Cursor at, const Problem<W>& problem, const Work& work, int k) {
         ring.fill(at, &problem.a_map, Config::tile_m * 128, k, work.m, work.batch);
     }
-    // Thread's rows: the row of A that lies in the fragment's row g is (g >> 1) | (g & 1) << 2, and 8 below it. So
-    // ordered, the eight threads that one phase of a 16-byte shared load serves touch all 32 banks.
+    // Thread's rows: the row of A that lies in the fragment's row g has g's three bits backwards, and 8 below it. So
+    // ordered, the eight threads that one phase of a 16-byte load of A serves touch all 32 banks, and so do the sixteen
+    // of an 8-byte store of results.
     KW_DEVICE static int row_in_tile(int first, int warp, int lane) {
         const int g = lane >> 2;
-        return first + warp * 16 + ((g >> 1) | ((g & 1) << 2));
+        return first + warp * 16 + ((g & 1) << 2 | (g & 2) | g >> 2);
     }
-    // The thread's two rows, in the first and in the second 16 of k of a slot.
-    KW_DEVICE static void read(float (&first)[2][4], float (&second)[2][4], uint32_t slot, int row, int lane) {
+    // Where a thread's part of a slot begins. Slots begin at multiples of 1024 bytes: what is mixed here stays mixed.
+    KW_DEVICE static uint32_t place(int row, int lane) { return row * 128 + (((lane & 3) ^ (row & 7)) << 4); }
+    // The thread's two rows, in the first and in the second 16 of k.
+    KW_DEVICE static void read(float (&first)[2][4], float (&second)[2][4], uint32_t place) {
 #pragma unroll
-        for (int j = 0; j < 2; j++)
-#pragma unroll
-            for (int r = 0; r < 2; r++) {
-                const int y = row + 8 * r;
-                load_shared((j ? second : first)[r], slot + y * 128 + (((j * 4 + (lane & 3)) ^ (y & 7)) << 4));
-            }
+        for (int r = 0; r < 2; r++) {
+            load_shared(first[r], place + r * 8 * 128);
+            load_shared(second[r], (place ^ 64) + r * 8 * 128);
+        }
     }
     // Where a thread's sums lie in the part of a tile that its warpgroup has, 64 rows of the result, by groups of 64
-    // columns: vector i of eight is at (first_y + y(i), first_x + x(i)) of its group.
+    // columns: of a group, sums pair[i][0] and pair[i][1] are at (first_y + y(i), first_x + x(i)) and right of that.
     static constexpr bool groups_are_rows = false;
     static constexpr int steps_again = 4;  // of 256 of k, at once
-    using Scales = float4[gathered / 16];
+    static constexpr int lane_beside = 1;  // with the next two columns, of each pair of lanes
+    using Scales = float2[gathered / 8];
     KW_DEVICE static int first_y(int warp, int lane) { return row_in_tile(0, warp, lane); }
-    KW_DEVICE static int first_x(int warp, int lane) { return gemm::first_of_four(lane); }
+    KW_DEVICE static int first_x(int warp, int lane) { return (lane & 3) * 2; }
     KW_DEVICE static constexpr int y(int i) { return i % 2 * 8; }
-    KW_DEVICE static constexpr int x(int i) { return i / 2 * 16; }
+    KW_DEVICE static constexpr int x(int i) { return i / 2 * 8; }
     KW_DEVICE static void load(Scales& scales, const float* inverse) {
 #pragma unroll
-        for (int j = 0; j < gathered / 16; j++) scales[j] = load_four(inverse + j * 16);
+        for (int j = 0; j < gathered / 8; j++) scales[j] = load_two(inverse + j * 8);
     }
-    template <class Config>
-    KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,
-                                 const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
-        constexpr int per_block = Sizes<Config>::wgmma_n / 8;
-#pragma unroll
-        for (int i = 0; i < gathered / 8; i++) {
-            const int eight = group * (gathered / 8) + (i & ~1);
-            const float* left = &total[eight / per_block][eight % per_block * 4 + 2 * (i & 1)];
-            gemm::trade(v[i], left, left + 4, lane & 1);
-            const float4 scale = scales[i / 2];
-            v[i][0] *= scale.x, v[i][1] *= scale.y, v[i][2] *= scale.z, v[i][3] *= scale.w;
-        }
+    // `eight`: the four sums of number i / 2 of the group's eights of columns.
+    KW_DEVICE static void scaled(float (&pair)[2], const float* eight, const Scales& scales, int i) {
+        pair[0] = eight[i % 2 * 2] * scales[i / 2].x, pair[1] = eight[i % 2 * 2 + 1] * scales[i / 2].y;
     }
     template <class Config, class Epilogue, class Prologue, class... Rest>
     KW_DEVICE static void finish(const Problem<W>& problem, const Rest&... rest) {
@@ -474,6 +494,14 @@ template <class W> struct Roles<W, false> {
 #endif
 };
 
+// What the tile is that begins in this slot, once something of it is there.
+template <class Config> KW_DEVICE Work awaited_work(const Ring& ring, Cursor at) {
+    ring.wait_full(at);
+    uint32_t said[4];
+    load_shared(said, ring.work(at));
+    return {(int)said[0], (int)said[1], (int)said[2], Config::splits == 1 ? 0 : (int)said[3]};
+}
+
 template <class Config, class Epilogue, class Prologue, class W>
 KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args& args,
                        const typename Prologue::Args& made, const Ring& ring, int consumer) {
@@ -481,6 +509,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     using Leaves = Leaving<Epilogue>;
     const int lane = threadIdx.x & 31;
     const int row = Roles<W>::row_in_tile(S::same_rows ? 0 : consumer * 64, threadIdx.x >> 5 & 3, lane);
+    const uint32_t place = Roles<W>::place(row, lane);
     const int first_block = S::same_rows ? consumer : 0;
     const auto columns = [=](const Work& work) { return work.n + first_block * S::wgmma_n; };
     const Schedule<Config> schedule(problem);
@@ -489,18 +518,32 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
-        const Work work = schedule[index];
-        const Made<Prologue> of_a(made, problem, work, row);
-        // The scales that the end of the tile will want are on their way to the first cache meanwhile.
-        const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
-        if (Supply<W>::packers == 0 && lane * 32 < Config::tile_n)
-            prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 32);
-        float total[S::own_blocks][S::wgmma_n / 2], sum[S::wgmma_n / 2];
+        float total[S::own_blocks][S::wgmma_n / 2];
 #pragma unroll
         for (int b = 0; b < S::own_blocks; b++)
 #pragma unroll
             for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
+        const Work work = awaited_work<Config>(ring, at);
+        const Made<Prologue> of_a(made, problem, work, row);
+        // The scales that the end of the tile will want are on their way to the first cache meanwhile, 32 bytes a lane.
+        const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
+        if (!Supply<W>::is_beside && lane * 8 < Config::tile_n)
+            prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
+        // A is read a chunk ahead, while the last part of a chunk is multiplied; where there are registers for that.
+        constexpr bool reads_ahead = !Config::panels && !gemm::is_made<Prologue>;
+        constexpr int under_way = gemm::is_made<Prologue> ? 1 : 2;
+        constexpr int parts = S::own_blocks * S::halves, first_blocks = S::halves == 1 && parts > 1 ? 2 : 1;
+        const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
+        Chunk<Config> v;
+        const auto read = [&](Cursor chunk) {
+            await_slots<Config>(ring, chunk);
+            read_slots<W>(v, ring, chunk, place);
+#pragma unroll
+            for (int b = 0; b < first_blocks; b++) await_slots<Config>(ring, block_of(chunk, b));
+            free_slots<Config>(ring, chunk, lane == 0);
+        };
+        if (reads_ahead) read(at);
 #pragma unroll 1
         for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
             if constexpr (Config::panels) {
@@ -508,28 +551,51 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                     change_scales<Config>(total, problem.w, problem.w.batches == 1 ? 0 : work.batch,
                                           chunk * Config::promote, columns(work) + (lane & 3) * 2);
             }
+            if (!reads_ahead) read(at);
             Fragments<Config> a;
-            float undo[2];
-            load_and_split<Config, W>(a, undo, ring, at, of_a, chunk, row, lane);
-#pragma unroll
-            for (int b = 0; b < S::own_blocks; b++) {
-                const Cursor w = advance(at, S::k_slots * (1 + first_block + b));
-#pragma unroll
-                for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));
-                named_sync(my_turn, 256);
-                multiply<Config>(sum, a, ring, w);
-                named_arrive(next_turn, 256);
-                wgmma_wait<0>();
-                promote(total[b], sum, undo);
-#pragma unroll
-                for (int i = 0; i < S::k_slots; i++)
-                    ring.template release<S::same_rows ? 2 : 1>(advance(w, i), lane);
-            }
-            at = advance(at, S::chunk_slots);
+            float undo[2], sum[under_way][S::columns / 2];
+            split_chunk<Config>(a, undo, v, of_a, chunk, lane);
+            Cursor next = advance(at, S::chunk_slots);
             if constexpr (Leaves::by_ring) {
                 if (Leaves::has_results_after(schedule, index, chunk))
-                    at = advance(at, Leaves::template slots_of_tile<Config>);
+                    next = advance(next, Leaves::template slots_of_tile<Config>);
             }
+            // A chunk is multiplied in parts, of which two are under way: one is promoted beside the other. What comes next
+            // is waited for meanwhile. After the last chunk of a tile that is the last block again: what it gives is of no
+            // use, but there is no branch.
+            const bool more = chunk + 1 < end_chunk;
+            const Cursor last_block = block_of(at, S::own_blocks - 1), following = more ? next : last_block;
+            const auto begin = [&](int part) {
+                if (part >= parts) return;
+                multiply<Config>(sum[part % under_way], a, ring, block_of(at, part / S::halves), part % S::halves);
+                if (part == parts - 1) named_arrive(next_turn, 256);
+            };
+            named_sync_when_computed(my_turn, 256);
+#pragma unroll
+            for (int part = 0; part < under_way - 1; part++) begin(part);
+#pragma unroll
+            for (int part = 0; part < parts; part++) {
+                const int then = part + 1, after = part + 2;
+                begin(part + under_way - 1);
+                if (after < parts && after % S::halves == 0) await_slots<Config>(ring, block_of(at, after / S::halves));
+                if (then < parts) {
+                    wgmma_wait<under_way - 1>();
+                } else if (reads_ahead) {
+                    await_slots<Config>(ring, following);
+#pragma unroll
+                    for (int b = 0; b < first_blocks; b++)
+                        await_slots<Config>(ring, more ? block_of(next, b) : last_block);
+                    wgmma_wait<0>();
+                    read_slots<W>(v, ring, following, place);
+                } else {
+                    wgmma_wait<0>();
+                }
+                promote(&total[part / S::halves][part % S::halves * (S::columns / 2)], sum[part % under_way], undo);
+                if (then % S::halves == 0)
+                    free_slots<Config, S::same_rows ? 2 : 1>(ring, block_of(at, part / S::halves), lane == 0);
+            }
+            if (reads_ahead) free_slots<Config>(ring, next, more && lane == 0);
+            at = next;
         }
         if constexpr (Leaves::by_ring) {
             const bool at_end = Leaves::has_results_at_end(schedule, index);
@@ -538,8 +604,10 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                                                       total);
             if (at_end) at = advance(at, Leaves::template slots_of_tile<Config>);
         } else {
-            Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row, columns(work), lane,
-                                                                  end_chunk - 1, total);
+            const int thread = anew(threadIdx.x);
+            const int row_again = Roles<W>::row_in_tile(S::same_rows ? 0 : consumer * 64, thread >> 5 & 3, thread & 31);
+            Roles<W>::template finish<Config, Epilogue, Prologue>(problem, args, made, work, row_again, columns(work),
+                                                                  thread & 31, end_chunk - 1, total);
         }
     }
     if (consumer == 0) named_sync(my_turn, 256);  // the turn that consumer 1 hands over last
@@ -551,7 +619,7 @@ __global__ void __launch_bounds__(threads, 1)
                     const __grid_constant__ typename Prologue::Args made) {
     using Leaves = Leaving<Epilogue>;
     extern __shared__ uint8_t shared[];
-    __shared__ __align__(Leaves::by_ring ? 16 : 8) uint64_t barriers[(Leaves::by_ring ? 6 : 2) * slots];
+    __shared__ __align__(16) uint64_t barriers[barriers_and_more<Epilogue>];
     if constexpr (Supply<W>::packers > 0) {
         if (blockIdx.x < Supply<W>::packers) {
             await_launch_before();
@@ -567,8 +635,7 @@ __global__ void __launch_bounds__(threads, 1)
         for (int i = 0; i < slots; i++) {
             barrier_init(ring.full + i * 8, 1);
             barrier_init(ring.empty + i * 8, consumer_warps);
-            if constexpr (Leaves::by_ring)
-                for (int c = 0; c < 2; c++) barrier_init(Leaves::written(ring, i, c), consumer_warps / 2);
+            if constexpr (Leaves::by_ring) barrier_init(Leaves::written(ring, i), consumer_warps / 2);
         }
         barrier_init_fence();
     }
@@ -578,12 +645,19 @@ __global__ void __launch_bounds__(threads, 1)
     if (warpgroup == 0) {
         registers_shrink_to<24>();
         if constexpr (Leaves::by_ring) {
-            // Warps part first, lanes then: the other way round ptxas spills what one thread has of another's numbers.
+            // Warps part first, lanes then: the other way round ptxas spills what one thread has of another's numbers. And
+            // first of all those that pack: else what the others have is in registers of each lane, and spilled.
             const int warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
+            if constexpr (Supply<W>::packs_aside) {
+                if (warp >= 2) {
+                    Supply<W>::template pack_aside<Config>(problem.w);
+                    return;
+                }
+            }
             if (warp == 0) {
                 if (threadIdx.x == 0) produce<Config, Epilogue>(problem, ring);
-            } else if (warp <= 2) {  // one for each warpgroup
-                if (threadIdx.x % 32 == 0) Leaves::template send<Config>(problem, args.map, ring, warp - 1);
+            } else if (warp == 1) {
+                if (threadIdx.x % 32 == 0) Leaves::template send<Config>(problem, args.map, ring);
             }
         } else {
             if (threadIdx.x == 0) produce<Config, Epilogue>(problem, ring);

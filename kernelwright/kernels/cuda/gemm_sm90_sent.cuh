@@ -3,8 +3,8 @@
 // The end of a tile is then: scale, epilogue, write to shared memory, say so. Shared memory is the ring's: 64 rows and
 // 64 columns of results fill a slot, and a tile of 128 x 256 takes eight. The thread that fills the ring lends them in
 // its order: it waits until a slot is empty and declares it full, with nothing in it. Four warps write into it; another
-// thread beside the one that fills, one for each warpgroup, asks the copy engine to take it and gives it back once that
-// has read it. Nobody who multiplies waits for a store.
+// thread beside the one that fills asks the copy engine to take it and gives it back once that has read it. Nobody who
+// multiplies waits for a store.
 //
 // The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends. These
 // are then the ones that held this tile's last chunks: empty when they are wanted, and not before.
@@ -36,14 +36,14 @@ template <class Epilogue> struct Sent {
 };
 
 // Of a result in its slot: two boxes of 32 columns beside each other, whose rows are 128 bytes under the swizzle. The
-// eight threads that one phase of a 16-byte store serves touch all 32 banks, whichever way sums lie (Roles).
+// sixteen threads that one phase of an 8-byte store serves touch all 32 banks, whichever way sums lie (Roles).
 KW_DEVICE uint32_t place(int y, int x) {
-    return x / box_columns * box_bytes + y * 128 + ((x % box_columns / 4 ^ (y & 7)) << 4);
+    return x / box_columns * box_bytes + y * 128 + ((x % box_columns / 4 ^ (y & 7)) << 4) + x % 4 * 4;
 }
 
-// The same from there on, by multiples of 8 rows and of 16 columns. Of these, 16 columns are mixed with rows: a bit.
+// The same from there on, where no bit of y or x is set in both places that lie in the same 8 rows and 32 columns.
 KW_DEVICE uint32_t further(uint32_t place, int y, int x) {
-    return (place ^ x % box_columns * 4) + y * 128 + x / box_columns * box_bytes;
+    return (place ^ x % box_columns * 4 ^ (y & 7) << 4) + y * 128 + x / box_columns * box_bytes;
 }
 
 // Sums that were not finite, computed again by all lanes of a warp: four neighbours, to `address`.
@@ -92,20 +92,42 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         return at;
     }
 
-    // The barrier at which the four warps of a warpgroup arrive that have written to a slot, and where one of them says
-    // to which place its results belong. Each warpgroup has barriers of its own: who waits for one must not be a phase
-    // ahead of it, as it could be where the other warpgroup had yet to write to the same slot.
-    KW_DEVICE static uint32_t written(const Ring& ring, int slot, int consumer) {
-        return ring.empty + ((1 + consumer) * slots + slot) * 8;
-    }
-    KW_DEVICE static uint32_t corner_of(const Ring& ring, int slot) { return ring.empty + 3 * slots * 8 + slot * 16; }
-    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, int consumer, const Corner& corner) {
+    // At the barrier of a slot the four warps arrive that have written to it, and one of them says to which place these
+    // results belong.
+    static constexpr int words = 3 * slots;
+    KW_DEVICE static uint32_t written(const Ring& ring, int slot) { return ring.end() + slot * 8; }
+    KW_DEVICE static uint32_t corner_of(const Ring& ring, int slot) { return ring.end() + slots * 8 + slot * 16; }
+    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, const Corner& corner) {
         fence_for_copy_engine();
         __syncwarp();
         if (threadIdx.x % 32 != 0) return;
         const uint32_t said[4] = {(uint32_t)corner.x, (uint32_t)corner.y, (uint32_t)corner.z, 0};
         if (threadIdx.x % 128 == 0) store_shared(corner_of(ring, at.slot), said);
-        barrier_arrive(written(ring, at.slot, consumer));
+        barrier_arrive(written(ring, at.slot));
+    }
+
+    // Writes pairs of results over that a slot holds, those whose bit is set: computed again, four neighbours of two lanes
+    // at a time, by all lanes of a warp.
+    template <class R, class Prologue, class W>
+    KW_DEVICE static void take_again(const Problem<W>& problem, const typename Epilogue::Args& args,
+                                     const typename Prologue::Args& made, int batch, uint32_t slot, uint32_t mine, int m,
+                                     int n, uint32_t again) {
+        again |= __shfl_xor_sync(~0u, again, R::lane_beside);
+        if (threadIdx.x & R::lane_beside) again = 0;  // the other lane has the first two
+#pragma unroll 1
+        for (int source = 0; source < 32; source++) {
+            const int first_m = __shfl_sync(~0u, m, source), first_n = __shfl_sync(~0u, n, source);
+            const uint32_t place = __shfl_sync(~0u, mine, source);
+#pragma unroll 1
+            for (uint32_t left = __shfl_sync(~0u, again, source); left; left &= left - 1) {
+                const int i = __ffs(left) - 1;
+                const gemm_sm90_sent::Again<Epilogue> end = {args,
+                                                             gemm_sm90_sent::further(place, R::y(i), R::x(i)) + slot};
+                R::template take_plain<R::steps_again, Prologue>(end, 0, problem, made, batch, first_m + R::y(i),
+                                                                 first_n + R::x(i), source);
+            }
+        }
+        __syncwarp();
     }
 
     // A warpgroup's sums, of column blocks that begin at `columns`, to slots from `first` on.
@@ -114,8 +136,8 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                                  const Work& work, int columns, int consumer, const Ring& ring, Cursor first,
                                  const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
         using R = Roles<W>;
-        constexpr int vectors = gathered / 8;
-        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5 & 3;
+        constexpr int pairs = gathered / 4, per_block = Sizes<Config>::wgmma_n / 8;
+        const int thread = anew(threadIdx.x), lane = thread & 31, warp = thread >> 5 & 3;
         const int rows = R::rows(problem), own_rows = work.m + (Sizes<Config>::same_rows ? 0 : consumer * 64);
         const int y = R::first_y(warp, lane), x = R::first_x(warp, lane);
         const auto corner = [=](int group) {
@@ -127,105 +149,108 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                                (R::groups_are_rows ? y : x);
         const int64_t first_row = (int64_t)work.batch * rows;
         const uint32_t mine = gemm_sm90_sent::place(y, x);
+        const auto row_of = [&](int group, int i) { return y + R::y(i) + corner(group).y; };
+        const auto column_of = [&](int group, int i) { return x + R::x(i) + corner(group).x; };
+        const auto sums_of = [&](int group, int i) {
+            const int eight = group * (gathered / 8) + i / 2;
+            return &total[eight / per_block][eight % per_block * 4];
+        };
         first = advance(first, consumer * groups<Config>);
-        uint32_t again = 0;
-        typename R::Scales next;
-        R::load(next, inverse);
+        typename R::Scales scales;
+        R::load(scales, inverse);
+        uint32_t withheld = 0;  // a bit for each group with sums that are not finite, of this warp
+        uint64_t again = 0;     // and for each pair, those of the first group lowest, of this thread
 #pragma unroll
         for (int group = 0; group < groups<Config>; group++) {
-            typename R::Scales scales;
+            float v[pairs][2], probe[2] = {0.f, 0.f};
 #pragma unroll
-            for (int i = 0; i < (int)(sizeof(scales) / sizeof(scales[0])); i++) scales[i] = next[i];
-            if (group + 1 < groups<Config>) R::load(next, inverse + (group + 1) * gathered);
-            float v[vectors][4];
-            R::template scaled<Config>(v, scales, group, lane, total);
-            const auto row_of = [=](int i) { return y + R::y(i) + corner(group).y; };
-            const auto column_of = [=](int i) { return x + R::x(i) + corner(group).x; };
-            bool finite = true;
+            for (int i = 0; i < pairs; i++) {
+                R::scaled(v[i], sums_of(group, i), scales, i);
 #pragma unroll
-            for (int i = 0; i < vectors; i++) finite = finite && split::all_finite(v[i]);
-            if (!__all_sync(~0u, finite)) {
-#pragma unroll
-                for (int i = 0; i < vectors; i++)
-                    if (row_of(i) < rows && column_of(i) < R::columns(problem) && !split::all_finite(v[i]))
-                        again |= 1u << (group * vectors + i);
+                for (int c = 0; c < 2; c++) probe[c] = fmaf(v[i][c], 0.f, probe[c]);  // Inf * 0 and NaN * 0 are NaN
             }
+            if (group + 1 < groups<Config>) R::load(scales, inverse + (group + 1) * gathered);
+            const bool finite = __all_sync(~0u, probe[0] + probe[1] == 0.f);
             // Beyond the edges there are no operands. What is made there, of others, the copy engine leaves out.
 #pragma unroll
-            for (int i = 0; i < vectors; i++) {
+            for (int i = 0; i < pairs; i++) {
                 correct<Config>(v[i]);
-                const int m = min(row_of(i), rows - 1), n = min(column_of(i), R::columns(problem) - 4);
-                const auto result = Epilogue::template values<4>(args.of_sums, v[i], first_row + m, n);
+                const int m = min(row_of(group, i), rows - 1), n = min(column_of(group, i), R::columns(problem) - 2);
+                const auto result = Epilogue::template values<2>(args.of_sums, v[i], first_row + m, n);
 #pragma unroll
-                for (int c = 0; c < 4; c++) v[i][c] = result[c];
+                for (int c = 0; c < 2; c++) v[i][c] = result[c];
             }
             const Cursor at = advance(first, group);
             ring.wait_full(at);
 #pragma unroll
-            for (int i = 0; i < vectors; i++)
-                store_shared(gemm_sm90_sent::further(ring.slot(at) + mine, R::y(i), R::x(i)), v[i]);
-            if (!__any_sync(~0u, again)) hand_over(ring, at, consumer, corner(group));
-        }
-        if (!__any_sync(~0u, again)) return;
-        __syncwarp();  // before others write over what a lane wrote
-        int withheld = groups<Config>;
-#pragma unroll 1
-        for (int source = 0; source < 32; source++) {
-            const uint32_t bits = __shfl_sync(~0u, again, source);
-            const int of_y = __shfl_sync(~0u, y, source), of_x = __shfl_sync(~0u, x, source);
-            const uint32_t of_place = __shfl_sync(~0u, mine, source);
-            if (bits) withheld = min(withheld, (__ffs(bits) - 1) / vectors);
-#pragma unroll 1
-            for (uint32_t left = bits; left; left &= left - 1) {
-                const int group = (__ffs(left) - 1) / vectors, i = (__ffs(left) - 1) % vectors;
-                const uint32_t slot = ring.slot(advance(first, group)) + of_place;
-                const gemm_sm90_sent::Again<Epilogue> end = {args.of_sums,
-                                                             gemm_sm90_sent::further(slot, R::y(i), R::x(i))};
-                R::template take_plain<R::steps_again, Prologue>(end, 0, problem, made, work.batch,
-                                                                 of_y + R::y(i) + corner(group).y,
-                                                                 of_x + R::x(i) + corner(group).x, source);
+            for (int i = 0; i < pairs; i++)
+                store_shared(gemm_sm90_sent::further(mine, R::y(i), R::x(i)) + ring.slot(at), v[i][0], v[i][1]);
+            if (finite) {
+                hand_over(ring, at, corner(group));
+                continue;
+            }
+            withheld |= 1u << group;
+            typename R::Scales of_group;
+            R::load(of_group, inverse + group * gathered);
+#pragma unroll
+            for (int i = 0; i < pairs; i++) {
+                float sums[2];
+                R::scaled(sums, sums_of(group, i), of_group, i);
+                if (row_of(group, i) < rows && column_of(group, i) < R::columns(problem) &&
+                    !(fmaf(sums[0], 0.f, sums[1] * 0.f) == 0.f))
+                    again |= (uint64_t)1 << (group * pairs + i);
             }
         }
+        if (withheld == 0) return;
+        __syncwarp();  // before others write over what a lane wrote
 #pragma unroll 1
-        for (int group = withheld; group < groups<Config>; group++)
-            hand_over(ring, advance(first, group), consumer, corner(group));
+        for (int group = 0; group < groups<Config>; group++) {
+            if (!(withheld >> group & 1)) continue;
+            const Cursor at = advance(first, group);
+            take_again<R, Prologue>(problem, args.of_sums, made, work.batch, ring.slot(at), mine, y + corner(group).y,
+                                    x + corner(group).x, (uint32_t)(again >> group * pairs) & ((1u << pairs) - 1));
+            hand_over(ring, at, corner(group));
+        }
     }
 
-    // A thread sends what its warpgroup has written, tile after tile. It has 24 registers, and is told where that goes.
+    // A thread sends what has been written, tile after tile. It has 24 registers, and is told where that goes. A slot of
+    // the first warpgroup has been read when the same one of the other is sent.
     template <class Config, class W>
-    KW_DEVICE static void send(const Problem<W>& problem, const TensorMap& map, const Ring& ring, int consumer) {
-        constexpr int chunk_slots = Sizes<Config>::chunk_slots;
+    KW_DEVICE static void send(const Problem<W>& problem, const TensorMap& map, const Ring& ring) {
+        constexpr int chunk_slots = Sizes<Config>::chunk_slots, own = groups<Config>;
         const Schedule<Config> schedule(problem);
-        uint32_t parities = 0;  // of its barriers: they have a phase for each time that a slot is lent to its warpgroup
+        uint32_t parities = 0;  // of the slots' barriers: they have a phase for each time that a slot is lent
         int slot = 0, chunks = schedule.chunks;  // of this tile, between results and results
 #pragma unroll 1
         for (int index = schedule.first; index < schedule.count; index += schedule.step) {
             if (!has_results_at_end(schedule, index)) chunks++;
             slot = (slot + chunks * chunk_slots) % slots;
             chunks = schedule.chunks - gemm_sm90_sent::chunks_ahead;
-            const Cursor first = advance({slot, 0}, consumer * groups<Config>);
+            Cursor at = {slot, 0}, read = at;
 #pragma unroll 1
-            for (int group = 0; group < groups<Config>; group++) {
-                const int from = advance(first, group).slot;
-                barrier_wait(written(ring, from, consumer), parities >> from & 1);
+            for (int number = 0; number < slots_of_tile<Config>; number++, at = advance(at, 1)) {
+                barrier_wait(written(ring, at.slot), parities >> at.slot & 1);
+                parities ^= 1u << at.slot;
                 uint32_t corner[4];
-                load_shared(corner, corner_of(ring, from));
+                load_shared(corner, corner_of(ring, at.slot));
 #pragma unroll
                 for (int i = 0; i < 2; i++)
-                    store_box(&map, ring.data + from * slot_bytes + i * gemm_sm90_sent::box_bytes,
+                    store_box(&map, ring.data + at.slot * slot_bytes + i * gemm_sm90_sent::box_bytes,
                               corner[0] + i * gemm_sm90_sent::box_columns, corner[1], corner[2]);
                 send_commit();
+                if (number < own) continue;
+                send_wait<own>();
+                ring.template release<consumer_warps>(read, true);
+                read = advance(read, 1);
             }
-            give_back<groups<Config> - 1>(ring, first);
-            const uint32_t lent = ((1u << groups<Config>) - 1) << first.slot;
-            parities ^= (lent | lent >> slots) & ((1u << slots) - 1);
+            give_back<own - 1>(ring, read);
             slot += slots_of_tile<Config>;
         }
     }
     // In the order in which they were sent, the first of `Left + 1` that are to be read.
     template <int Left> KW_DEVICE static void give_back(const Ring& ring, Cursor at) {
         send_wait<Left>();
-        ring.template release<consumer_warps>(at, 0);
+        ring.template release<consumer_warps>(at, true);
         if constexpr (Left > 0) give_back<Left - 1>(ring, advance(at, 1));
     }
 };

@@ -93,15 +93,17 @@ template <class W> struct Roles<W, true> {
     // The fragment's rows g and g + 8 are neighbours.
     KW_DEVICE static int row_in_tile(int first, int warp, int lane) { return first + warp * 16 + (lane >> 2) * 2; }
 
+    KW_DEVICE static uint32_t place(int row, int lane) {
+        const int k = (lane & 3) * 2, column = row % gemm_sm90_turned::box_columns;
+        return row / gemm_sm90_turned::box_columns * gemm_sm90_turned::box_bytes + k * 128 + ((column / 4 ^ k) << 4) +
+               (column & 2) * 4;
+    }
     // Both rows at 2 q, 2 q + 1 and 8 after these (q = lane % 4) of the first and of the second 16 of k. The sixteen
     // threads that one phase of an 8-byte load serves touch all 32 banks.
-    KW_DEVICE static void read(float (&first)[2][4], float (&second)[2][4], uint32_t slot, int row, int lane) {
-        const uint32_t box = slot + row / gemm_sm90_turned::box_columns * gemm_sm90_turned::box_bytes;
-        const int sixteen_bytes = row % gemm_sm90_turned::box_columns / 4;
+    KW_DEVICE static void read(float (&first)[2][4], float (&second)[2][4], uint32_t place) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const int k = (lane & 3) * 2 + (i & 1) + (i >> 1) * 8;
-            const uint32_t address = box + k * 128 + ((sixteen_bytes ^ (k & 7)) << 4) + (row & 2) * 4;
+            const uint32_t address = (place ^ (i & 1) * 16) + (i & 1) * 128 + (i >> 1) * 8 * 128;
             load_shared(first[0][i], first[1][i], address);
             load_shared(second[0][i], second[1][i], address + 16 * 128);
         }
@@ -118,28 +120,19 @@ template <class W> struct Roles<W, true> {
     // As for other roles; but a warpgroup has 64 columns, by groups of 64 rows.
     static constexpr bool groups_are_rows = true;
     static constexpr int steps_again = 2;
-    using Scales = float[gathered / 8];
-    KW_DEVICE static int first_y(int warp, int lane) { return (lane & 3) * 2 + (lane >> 2 & 1); }
-    KW_DEVICE static int first_x(int warp, int lane) { return warp * 16 + (lane >> 3) * 4; }
-    KW_DEVICE static constexpr int y(int i) { return i * 8; }
+    static constexpr int lane_beside = 4;
+    using Scales = float2[gathered / 8];
+    KW_DEVICE static int first_y(int warp, int lane) { return (lane & 3) * 2; }
+    KW_DEVICE static int first_x(int warp, int lane) { return warp * 16 + (lane >> 2) * 2; }
+    KW_DEVICE static constexpr int y(int i) { return i / 2 * 8 + i % 2; }
     KW_DEVICE static constexpr int x(int i) { return 0; }
     KW_DEVICE static void load(Scales& scales, const float* inverse) {
 #pragma unroll
-        for (int i = 0; i < gathered / 8; i++) scales[i] = load_one(inverse + i * 8);
+        for (int j = 0; j < gathered / 8; j++) scales[j] = load_two(inverse + j * 8);
     }
-    template <class Config>
-    KW_DEVICE static void scaled(float (&v)[gathered / 8][4], const Scales& scales, int group, int lane,
-                                 const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
-        constexpr int per_block = Sizes<Config>::wgmma_n / 8;
-#pragma unroll
-        for (int i = 0; i < gathered / 8; i++) {
-            const int eight = group * (gathered / 8) + i;
-            const float* sums = &total[eight / per_block][eight % per_block * 4];
-            const float upper[2] = {sums[0], sums[2]}, lower[2] = {sums[1], sums[3]};
-            gemm::trade<4>(v[i], upper, lower, lane & 4);
-#pragma unroll
-            for (int c = 0; c < 4; c++) v[i][c] *= scales[i];
-        }
+    KW_DEVICE static void scaled(float (&pair)[2], const float* eight, const Scales& scales, int i) {
+        const float scale = i % 2 ? scales[i / 2].y : scales[i / 2].x;
+        pair[0] = eight[i % 2] * scale, pair[1] = eight[i % 2 + 2] * scale;
     }
 
     // A thread has two columns of the result beside each other, in two rows of every eight. Lanes g and g ^ 1 (g = lane

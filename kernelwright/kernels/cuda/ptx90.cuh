@@ -34,6 +34,10 @@ KW_DEVICE void store_shared(uint32_t address, const float* from) {
                  : "memory");
 }
 // kw: store_shared
+KW_DEVICE void store_shared(uint32_t address, float first, float second) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(address), "f"(first), "f"(second) : "memory");
+}
+// kw: store_shared
 KW_DEVICE void store_shared(uint32_t address, float from) {
     asm volatile("st.shared.f32 [%0], %1;" ::"r"(address), "f"(from) : "memory");
 }
@@ -57,24 +61,21 @@ KW_DEVICE float load_constant(const float* pointer) {
     asm volatile("ld.global.nc.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
     return v;
 }
-// kw: load_one
+// kw: load_two
 // What blocks of this kernel may have written, to those who know that they have.
-KW_DEVICE float load_one(const float* pointer) {
-    float v;
-    asm volatile("ld.global.f32 %0, [%1];" : "=f"(v) : "l"(pointer) : "memory");
-    return v;
-}
-// kw: load_four
-KW_DEVICE float4 load_four(const float* pointer) {
-    float4 v;
-    asm volatile("ld.global.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "l"(pointer)
-                 : "memory");
+KW_DEVICE float2 load_two(const float* pointer) {
+    float2 v;
+    asm volatile("ld.global.v2.f32 {%0, %1}, [%2];" : "=f"(v.x), "=f"(v.y) : "l"(pointer) : "memory");
     return v;
 }
 // kw: prefetch_near
 KW_DEVICE void prefetch_near(const float* pointer) { asm volatile("prefetch.global.L1 [%0];" ::"l"(pointer) : "memory"); }
+// kw: larger_or_nan
+KW_DEVICE float larger_or_nan(float x, float y) {
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(x), "f"(y));
+    return larger;
+}
 // kw: load_constants
 KW_DEVICE float4 load_constants(const float* pointer) {
     float4 v;
@@ -113,6 +114,16 @@ KW_DEVICE void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.
 template <int Count = 1> KW_DEVICE void barrier_arrive(uint32_t barrier) {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "n"(Count) : "memory");
 }
+// kw: barrier_arrive_if
+// As one instruction under a condition: ptxas takes a branch on the number of a lane for one on which warps part, and
+// then has what is alike in all lanes in registers of each.
+template <int Count = 1> KW_DEVICE void barrier_arrive_if(bool condition, uint32_t barrier) {
+    asm volatile(
+        "{\n.reg .pred arrives;\nsetp.ne.u32 arrives, %2, 0;\n@arrives mbarrier.arrive.shared::cta.b64 _, [%0], %1;\n}" ::"r"(
+            barrier),
+        "n"(Count), "r"((uint32_t)condition)
+        : "memory");
+}
 // kw: barrier_arrive_and_expect
 KW_DEVICE void barrier_arrive_and_expect(uint32_t barrier, int bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -141,6 +152,14 @@ KW_DEVICE void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 // kw: named_sync
 KW_DEVICE void named_sync(int id, int threads) { asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory"); }
+// kw: named_sync_when_computed
+// The same, once all that comes before in the text is computed. ptxas moves arithmetic behind a barrier if its results are
+// wanted there; it moves none across a read of the clock, which has to be of use: its upper half is never all ones.
+KW_DEVICE void named_sync_when_computed(int id, int threads) {
+    uint32_t clock;
+    asm volatile("mov.u32 %0, %%clock_hi;" : "=r"(clock)::"memory");
+    named_sync(id + (clock == ~0u), threads);
+}
 // kw: named_arrive
 KW_DEVICE void named_arrive(int id, int threads) {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
@@ -252,10 +271,18 @@ template <int Pending> KW_DEVICE void wgmma_wait() {
 }
 
 // kw: pin
-// Keeps the compiler from moving reads and writes of accumulators across this point.
-template <int N> KW_DEVICE void pin(float (&registers)[N]) {
+// Keeps the compiler from moving reads and writes of accumulators across this point; of some of them, or of all.
+template <int First, int Last, int N> KW_DEVICE void pin(float (&registers)[N]) {
 #pragma unroll
-    for (int i = 0; i < N; i++) asm volatile("" : "+f"(registers[i])::"memory");
+    for (int i = First; i < Last; i++) asm volatile("" : "+f"(registers[i])::"memory");
+}
+template <int N> KW_DEVICE void pin(float (&registers)[N]) { pin<0, N>(registers); }
+
+// kw: anew
+// x, of which the compiler knows nothing: what was computed of it before is computed again, not kept in a register.
+KW_DEVICE int anew(int x) {
+    asm volatile("" : "+r"(x));
+    return x;
 }
 
 // kw: descriptor_128b

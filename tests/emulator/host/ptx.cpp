@@ -171,6 +171,7 @@ uint64_t Frame::special(const std::string& name) const {
         {"lanemask_le", [](const Thread& t) -> uint64_t { return (2u << t.linear % 32) - 1; }},
         {"globaltimer", [](const Thread&) -> uint64_t { return 0; }},
         {"clock", [](const Thread&) -> uint64_t { return 0; }},
+        {"clock_hi", [](const Thread&) -> uint64_t { return 0; }},
     };
     const auto found = known.find(name);
     if (found == known.end())
@@ -320,6 +321,19 @@ void red(Frame& frame, const Arguments& to) {
     std::memcpy(word, &value, 4);
 }
 
+// atom[.relaxed].gpu.global.add.u32 before, [word], value
+void atom(Frame& frame, const Arguments& to) {
+    if (!frame.has("add") || !frame.has("u32") || frame.has("acquire")) unknown(frame);
+    uint8_t* word = place(frame, to[1]);
+    yield();
+    touch_aligned(word, 4, Access::atomic);
+    uint32_t value;
+    std::memcpy(&value, word, 4);
+    frame.set(to[0], value);
+    value += (uint32_t)frame.get(to[2]);
+    std::memcpy(word, &value, 4);
+}
+
 void mov(Frame& frame, const Arguments& to) { frame.set(to[0], frame.get(to[1])); }
 
 template <class Result> void integer(Frame& frame, const Arguments& to, Result result) {
@@ -394,6 +408,7 @@ const std::map<std::string, Handler> instructions = {
     {"ld", ld},
     {"st", st},
     {"red", red},
+    {"atom", atom},
     {"mov", mov},
     {"add", add},
     {"mul", mul},

@@ -32,7 +32,7 @@ SQUARES = product(1024, 1024, 1024, 16)
 def test_the_widest_tiles_come_both_ways(template: object) -> None:
     configs = template.configs(SQUARES, H200)  # type: ignore[attr-defined]
     widest = [config for config in configs if (config.tile_m, config.tile_n, config.splits) == (128, 256, 1)]
-    assert [config.sent for config in widest if not config.packers] == [True, False]
+    assert [config.sent for config in widest if not config.is_beside] == [True, False]
     assert all(config.sent is False for config in configs if config.tile_n < 192)
 
 
