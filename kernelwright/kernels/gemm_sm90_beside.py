@@ -37,10 +37,10 @@ MOST_PACKERS = 8
 # where tiles had to wait for them; here it is a tenth less. Alone, a multiprocessor stores 62 at most, and copies 49.
 PACKED_GBPS = (26.5, 21.5)
 BEGIN_US = 12.0
-# What two warps pack beside the tiles of their own block. On an H200 they kept up with tiles that wanted 1.65, and not with
-# those that wanted 2.1.
+# What two warps pack beside the tiles of their own block. On an H200 they kept up with tiles that wanted 1.65, and not
+# with those that wanted 2.1.
 ASIDE_GBPS = 1.95
-# A product beside which others pack takes this much longer: by packers (0.2 to 0.9% there, and some to spare), and by warps
+# A product beside which others pack takes this much longer: packers (0.2 to 0.9% there, and some to spare), and warps
 # of the same blocks (2 to 5%).
 PACKERS_SHARE, ASIDE_SHARE = 1.02, 1.04
 
@@ -81,8 +81,8 @@ def why_not_aside(gemm: Gemm) -> str | None:
 
 
 def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[Way]:
-    """As many packers as whole rounds of tiles leave idle, with as much packed before as they could not pack in time: or
-    aside, of which only what the first rounds want is packed before. Or all of that aside, without packers."""
+    """As many packers as whole rounds of tiles leave idle, with as much packed before as they could not pack in time;
+    the same with only what the first rounds want before, and the rest of it aside; and all aside, without packers."""
     if why_not(gemm):
         return
     packers = idle(gemm, device, rounds)
@@ -110,8 +110,8 @@ def first_in_time(packers: int, gemm: Gemm, device: Device, rounds: Rounds) -> i
 
 
 def first_in_time_aside(end: int, gemm: Gemm, workers: int, rounds: Rounds) -> int:
-    """The same of warps of so many blocks, up to tile `end`: what a round wants is packed before as a whole or not at all,
-    since all of these warps begin together, and so end with their first rows."""
+    """The same of warps of so many blocks, up to tile `end`: what a round wants is packed before as a whole or not at
+    all, since all of these warps begin together, and so end with their first rows."""
     each, wanted = aside_us(workers, gemm, rounds), list(wanted_us(gemm, rounds, workers))[:end]
     for ahead in range(1, end):
         begins_a_round = wanted[ahead] > wanted[ahead - 1]

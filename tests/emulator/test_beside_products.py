@@ -23,7 +23,8 @@ pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
 
 
 def beside(template: str, packers: int, ahead: int, aside: int = 0, **members: object) -> Pick:
-    """With so many packers and so much packed before and aside, whether or not that is offered; 0 packers: all before."""
+    """With so many packers and so much packed before and aside, whether or not that is offered; with neither packers
+    nor aside, all before."""
     pick = only(template, splits=1, vector=4, **members)
 
     def picked(kernel: Kernel, choices: Sequence[Choice]) -> Choice:
@@ -73,9 +74,7 @@ def test_products_of_what_is_packed_beside_them_are_right(name: str) -> None:
     assert "gemm_sm90_beside::pack_before" in program.text
 
 
-def bits_of(
-    name: str, packers: int, ahead: int, inputs: Sequence[Any] | None = None, aside: int = 0
-) -> torch.Tensor:
+def bits_of(name: str, packers: int, ahead: int, inputs: Sequence[Any] | None = None, aside: int = 0) -> torch.Tensor:
     made = (CASES | ASIDE)[name]
     problem = emulated_problem(made.problem, None, **made.sizes)
     pick = beside(made.template, packers, ahead, aside, **made.config)

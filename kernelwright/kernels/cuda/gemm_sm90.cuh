@@ -530,9 +530,9 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
         if (!Supply<W>::is_beside && lane * 8 < Config::tile_n)
             prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
-        // A is read a chunk ahead, while the last part of a chunk is multiplied; where there are registers for that.
+        // Where there are registers for it, two parts of a chunk are under way, and A is read a chunk ahead.
         constexpr bool reads_ahead = !Config::panels && !gemm::is_made<Prologue>;
-        constexpr int under_way = gemm::is_made<Prologue> ? 1 : 2;
+        constexpr int under_way = reads_ahead ? 2 : 1;
         constexpr int parts = S::own_blocks * S::halves, first_blocks = S::halves == 1 && parts > 1 ? 2 : 1;
         const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
         Chunk<Config> v;
