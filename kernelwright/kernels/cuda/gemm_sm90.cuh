@@ -587,6 +587,8 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                         await_slots<Config>(ring, more ? block_of(next, b) : last_block);
                     wgmma_wait<0>();
                     read_slots<W>(v, ring, following, place);
+                    // Before W's: who fills the ring waits for those first, and finds these free.
+                    free_slots<Config>(ring, next, more && lane == 0);
                 } else {
                     wgmma_wait<0>();
                 }
@@ -594,7 +596,6 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                 if (then % S::halves == 0)
                     free_slots<Config, S::same_rows ? 2 : 1>(ring, block_of(at, part / S::halves), lane == 0);
             }
-            if (reads_ahead) free_slots<Config>(ring, next, more && lane == 0);
             at = next;
         }
         if constexpr (Leaves::by_ring) {
