@@ -77,10 +77,10 @@ template <class T> struct Narrow {  // rounded to T
 SM90 = """
 #include "gemm_sm90.cuh"
 {epilogues}
-struct Config {{
+struct Config : kw::gemm_sm90::DefaultConfig {{
   static constexpr int tile_m = {tile_m}, tile_n = {tile_n}, promote = {promote}, splits = {splits};
-  static constexpr int vector = {vector}, raster = 16;
-  static constexpr bool panels = false, undo_truncation = {restore};
+  static constexpr int vector = {vector};
+  static constexpr bool undo_truncation = {restore};
 }};
 using namespace kw;
 extern "C" int run(const gemm_sm90::Operands* o, void* workspace, const Plain::Args* args, int relu, cudaStream_t s) {{

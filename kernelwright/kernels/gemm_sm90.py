@@ -60,7 +60,7 @@ LONG_K = 256
 # What the main loop of a tile (rows, columns, k between promotions) reaches of the device's float16 rate. Measured on
 # the H200: 128 rows by 256, 192 and 128 with 64 of k, 256 with 32. The others are estimates.
 REACHED = {
-    (128, 256, 64): 1.02,
+    (128, 256, 64): 0.966,
     (128, 256, 32): 0.923,
     (128, 192, 64): 0.88,
     (128, 192, 32): 0.83,
@@ -73,6 +73,10 @@ REACHED = {
     (64, 128, 64): 0.78,
     (64, 128, 32): 0.73,
 }
+# The same where two parts of a chunk are under way. Of other tiles it has not been measured.
+REACHED_BY_TWO = {(128, 256, 64): 1.02}
+# Instructions of what is computed of A on the way beside which two parts have registers.
+FEW_INSTRUCTIONS = 4
 # Filling the ring and storing a result, by neighbours of one store: 6.5 us for 128 x 256 in fours, 20 one by one.
 STORE_US = {4: 6.5 / 2**15, 2: 11.0 / 2**15, 1: 20.0 / 2**15}
 # The same where results leave by the copy engine, but for the last tile, behind which there is none to hide: 5.4 us for
@@ -240,13 +244,22 @@ def cost_us(config: Config, gemm: Gemm, device: Device) -> float:
 
 def tile_us(config: Config, gemm: Gemm, device: Device) -> float:
     """A tile at the measured rate, to its end."""
-    reached = REACHED[config.tile_m, config.tile_n, config.promote]
+    tile = config.tile_m, config.tile_n, config.promote
+    reached = REACHED_BY_TWO.get(tile, REACHED[tile]) if parts_under_way(gemm) == 2 else REACHED[tile]
     rate = device.peaks.float16 * 1e6 / device.multiprocessors * reached
     k = math.ceil(chunks(config, gemm) / config.splits) * config.promote
     results = config.tile_m * config.tile_n
     ending_us = results * (storing_us(config) if gemm.stored else FILL_US) + adding_us(results, gemm, device)
     making_us = MAKING_SHOWN * making_in_passing_us(gemm, config.tile_m * k, device)
     return PRODUCTS * 2 * results * k / rate + making_us + ending_us
+
+
+def parts_under_way(gemm: Gemm) -> int:
+    """Of a chunk. Panels and what is computed of A take registers."""
+    if can_be_packed_by_panels(gemm):
+        return 1
+    few = gemm.a.made_flops <= FEW_INSTRUCTIONS and not gemm.a.made_bytes
+    return 2 if few or not made_in_passing(gemm) else 1
 
 
 def storing_us(config: Config, sent: bool = True) -> float:
@@ -308,7 +321,7 @@ def launcher(name: str, config: Config, gemm: Gemm, epilogue: str, pack: str, pa
     launch = launched_as(config, types, passed(made))
     return f"""\
 struct {name}_Config {{
-{config_members(config, can_be_packed_by_panels(gemm), w_is_packed_each_time(gemm))}
+{config_members(config, gemm, can_be_packed_by_panels(gemm), w_is_packed_each_time(gemm))}
 }};
 {pack_entry(name, gemm)}\
 extern "C" int {name}(
@@ -326,7 +339,7 @@ def launcher_beside(name: str, config: Config, gemm: Gemm, epilogue: str) -> str
     types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, {name}_W"
     return f"""\
 struct {name}_Config {{
-{config_members(config, panels=False, packed_before=True)}
+{config_members(config, gemm, panels=False, packed_before=True)}
 }};
 {beside.struct(name, beside.Way(config.packers, config.ahead, config.aside), gemm, "kw::split::Packed")}\
 extern "C" int {name}(
@@ -352,7 +365,7 @@ def parts_line(config: Config, parts_at: int) -> str:
     return "" if config.sent else f"    void* parts = (char*)workspace + {parts_at};\n"
 
 
-def config_members(config: Config, panels: bool, packed_before: bool) -> str:
+def config_members(config: Config, gemm: Gemm, panels: bool, packed_before: bool) -> str:
     return constants(
         {
             "tile_m": config.tile_m,
@@ -361,6 +374,7 @@ def config_members(config: Config, panels: bool, packed_before: bool) -> str:
             "splits": config.splits,
             "vector": config.vector,
             "raster": RASTER,
+            "parts": 1 if panels else parts_under_way(gemm),
             "panels": panels,
             "packed_before": packed_before,
             "undo_truncation": True,

@@ -157,7 +157,7 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     types = f"{name}_Config, {epilogue}, kw::gemm::AsItLies, {types}"
     return f"""\
 struct {name}_Config {{
-{gemm_sm90.config_members(config, panels, packed_before=True)}
+{gemm_sm90.config_members(config, turned(gemm), panels, packed_before=True)}
 }};
 {used}\
 extern "C" int {name}(

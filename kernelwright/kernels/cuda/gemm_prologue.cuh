@@ -23,10 +23,6 @@ struct AsItLies {
     template <int N> KW_DEVICE static void apply(const Args&, float (&)[N], int64_t, int64_t) {}
 };
 
-// kw: is_made
-template <class Prologue> constexpr bool is_made = true;
-template <> constexpr bool is_made<AsItLies> = false;
-
 // kw: applied
 template <class Prologue> KW_DEVICE float applied(const typename Prologue::Args& args, float x, int64_t row, int64_t k) {
     float one[1] = {x};

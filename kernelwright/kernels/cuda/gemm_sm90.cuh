@@ -29,6 +29,7 @@ struct DefaultConfig {
     static constexpr int splits = 1;            // parts of k, summed in a second kernel
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
+    static constexpr int parts = 2;             // of a chunk that are under way; 1 where registers are short
     static constexpr bool panels = false;       // W was packed by panels, each with scales of its own
     static constexpr bool packed_before = false;  // by the launch before this one, at whose end it may begin
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
@@ -56,6 +57,7 @@ template <class Config> struct Sizes {
                       (!same_rows && (Config::tile_n == 192 || Config::tile_n == 64)),
                   "tile_n is 64, 128, 192 or 256; 128 or 256 with 64 rows");
     static_assert(Config::promote == 32 || Config::promote == 64, "promote is 32 or 64");
+    static_assert(Config::parts == 1 || (Config::parts == 2 && !Config::panels), "two parts, or one and panels");
     static_assert(Config::vector == 1 || Config::vector == 2 || Config::vector == 4, "vector is 1, 2 or 4");
     static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
 };
@@ -530,10 +532,10 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
         if (!Supply<W>::is_beside && lane * 8 < Config::tile_n)
             prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
-        // Where there are registers for it, two parts of a chunk are under way, and A is read a chunk ahead.
-        constexpr bool reads_ahead = !Config::panels && !gemm::is_made<Prologue>;
-        constexpr int under_way = reads_ahead ? 2 : 1;
+        // Where two parts are under way, A is read a chunk ahead, too.
         constexpr int parts = S::own_blocks * S::halves, first_blocks = S::halves == 1 && parts > 1 ? 2 : 1;
+        constexpr int under_way = Config::parts;
+        constexpr bool reads_ahead = under_way == 2;
         const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
         Chunk<Config> v;
         const auto read = [&](Cursor chunk) {

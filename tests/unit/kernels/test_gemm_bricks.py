@@ -33,8 +33,8 @@ CHOSEN = {
     "k of 524288, the second turned": (kernel_of("ik,jk->ij", (256, 524288), (256, 524288)), "gemm_sm90"),
     "16 x 1024^3": (SHORT, "gemm_sm90_turned"),
     "128 x 512x2048x1024": (kernel_of(BATCHES, (128, 512, 1024), (128, 1024, 2048)), "gemm_sm90_turned"),
-    "4096^3": (kernel_of(MATRICES, (4096, 4096), (4096, 4096)), "gemm_sm90"),
-    "8192^3": (kernel_of(MATRICES, (8192, 8192), (8192, 8192)), "gemm_sm90"),
+    "4096^3": (kernel_of(MATRICES, (4096, 4096), (4096, 4096)), "gemm_sm90_turned"),
+    "8192^3": (kernel_of(MATRICES, (8192, 8192), (8192, 8192)), "gemm_sm90_turned"),
     "2949^3": (kernel_of(MATRICES, (2949, 2949), (2949, 2949)), "gemm_sm90"),
 }
 

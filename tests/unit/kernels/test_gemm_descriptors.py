@@ -42,7 +42,7 @@ LINEAR = product(1024, 8192, 8192)
 def test_the_large_linear_layer_gets_the_widest_tile_and_its_measured_time() -> None:
     best = gemm_sm90.configs(LINEAR, H200)[0]
     assert best == gemm_sm90.Config(tile_n=256, promote=64, splits=1, vector=4)
-    assert gemm_sm90.cost_us(best, LINEAR, H200) == pytest.approx(546, rel=0.05)  # measured
+    assert gemm_sm90.cost_us(best, LINEAR, H200) == pytest.approx(560, rel=0.05)  # measured
     assert gemm_sm90.floor_us(LINEAR, H200) == pytest.approx(522, rel=0.01)
 
 
