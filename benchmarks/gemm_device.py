@@ -70,6 +70,7 @@ from kernelwright.tune.tune import floor_of, short_list
 HEADERS = Path(__file__).resolve().parents[1] / "kernelwright" / "kernels" / "cuda"
 ROUNDS = 12
 PROCESSES = 16
+KEPT = 1500  # characters of what a program said that ended badly, at either end
 
 # --- cases: each is a model file, optimized and emitted like any other
 
@@ -613,7 +614,7 @@ ALONE = (
     Alone("turned, packed aside", gemm_sm90_turned,
           gemm_sm90_turned.Config(256, 64, 1, 4, sent=True, packers=2, ahead=8, aside=24),
           sendable(side_by_side(516, 260, 512, batches=16, vector=4))),
-    Alone("sm90, packed aside", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True, ahead=2, aside=40),
+    Alone("sm90, packed aside", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True, ahead=2, aside=46),
           sendable(odd(260, 516, 512, batches=16, constant=False, vector=4))),
     Alone("sm90, packed beside by warpgroups", gemm_sm90,
           gemm_sm90.Config(256, 64, 1, 4, sent=True, packers=3, ahead=0),
@@ -686,12 +687,13 @@ def sanitized(alone: Alone, folder: Path) -> list[Bar]:
 
 
 def attempt(command: list[str]) -> str:
-    """Nothing if it ended well, else the end of what it said."""
+    """Nothing if it ended well, else what it said: of the sanitizer's reports the first and the last."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     except subprocess.TimeoutExpired:
         return "hangs"
-    return "" if done.returncode == 0 else (done.stdout + done.stderr)[-160:].replace("\n", " ")
+    said = re.sub(r"\s+", " ", done.stdout + done.stderr)
+    return "" if done.returncode == 0 else said if len(said) <= 2 * KEPT else f"{said[:KEPT]} ... {said[-KEPT:]}"
 
 
 # --- the run

@@ -8,8 +8,11 @@ from dataclasses import dataclass, replace
 import pytest
 
 from tests.emulator.build import EmulatedFault, g_plus_plus, library_of, multiprocessors
-from tests.emulator.run import Emulation, compared, emulated_problem, program_of, ran
+from tests.emulator.run import Emulation, Pick, compared, emulated_problem, program_of, ran
+from tests.emulator.test_beside_products import ASIDE, beside
 from tests.emulator.test_products import CASES, HALF, Case
+from tests.emulator.test_sent_products import CASES as SENT
+from tests.emulator.test_sent_products import sent
 from tests.stages import problem_of
 
 pytestmark = pytest.mark.skipif(g_plus_plus() is None, reason="no g++ here")
@@ -28,13 +31,15 @@ WRONG = "are off|infinities or NaNs"
 
 @dataclass(frozen=True)
 class Mutant:
-    """A program, what of its text is replaced (the nth time it occurs), and what the emulator has to say."""
+    """A program, what of its text is replaced (the nth time it occurs), and what the emulator has to say. `pick`: its
+    configs, where they are not the case's own."""
 
     case: Case
     old: str
     new: str
     said: str
     nth: int = 0
+    pick: Pick | None = None
 
 
 MUTANTS = {
@@ -65,9 +70,9 @@ MUTANTS = {
     "wgmma is not waited for": Mutant(CASES["sm90, 64 columns"], "wgmma_wait<0>();", "", WRONG + "|" + RACE),
     "a slot is read before the copy engine has filled it": Mutant(
         CASES["sm90, 64 columns"],
-        "for (int i = 0; i < S::k_slots; i++) ring.wait_full(advance(w, i));",
+        "for (int i = 0; i < Sizes<Config>::k_slots; i++) ring.wait_full(advance(at, i));",
         "",
-        WRONG + "|" + RACE,
+        WRONG + "|" + RACE + "|the copy engine has not done",
     ),
     "a slot is freed while wgmma reads it": Mutant(
         CASES["half, pairs of blocks"], "wgmma_wait<1>();", "", RACE + "|" + WRONG
@@ -112,7 +117,31 @@ MUTANTS = {
         CASES["sm90, 64 columns"], "(uint64_t)(1024 >> 4) << 32", "(uint64_t)(512 >> 4) << 32", WRONG
     ),
     "the swizzle is forgotten where threads read": Mutant(
-        CASES["sm90, 64 columns"], "(lane & 3)) ^ (y & 7)) << 4)", "(lane & 3)) ^ 0) << 4)", WRONG
+        CASES["sm90, 64 columns"], "(((lane & 3) ^ (row & 7)) << 4)", "((lane & 3) << 4)", WRONG
+    ),
+    "a tile is taken for another": Mutant(
+        CASES["sm90, 64 columns"], "{(uint32_t)work.m, (uint32_t)work.n", "{0, (uint32_t)work.n", WRONG + "|" + RACE
+    ),
+    "results are written where others still read": Mutant(
+        SENT["widest tile"],
+        "ring.wait_full(at);\n#pragma unroll\n            for (int i = 0; i < pairs; i++)\n",
+        "\n#pragma unroll\n            for (int i = 0; i < pairs; i++)\n",
+        RACE,
+        pick=sent("gemm_sm90", tile_m=128, tile_n=256),
+    ),
+    "a slot is given back before all lanes have read it": Mutant(
+        SENT["widest tile"],
+        "__syncwarp();\n#pragma unroll\n    for (int i = 0; i < Sizes<Config>::k_slots; i++) ring.template release",
+        "\n#pragma unroll\n    for (int i = 0; i < Sizes<Config>::k_slots; i++) ring.template release",
+        RACE,
+        pick=sent("gemm_sm90", tile_m=128, tile_n=256),
+    ),
+    "rows are told of before they are stored": Mutant(
+        ASIDE["aside"],
+        "fence_memory_for_copy_engine();\n            __syncwarp();\n            row--;",
+        "row--;",
+        RACE,
+        pick=beside("gemm_sm90_turned", 0, 1, 99, tile_m=128, tile_n=256),
     ),
     "a block leaves while the other still writes to it": Mutant(
         CASES["half, pairs of blocks"],
@@ -135,7 +164,7 @@ def test_a_broken_kernel_is_caught(name: str) -> None:
     mutant = MUTANTS[name]
     case = mutant.case
     problem = emulated_problem(case.problem, **case.sizes)
-    program = program_of(problem, case.device, case.pick, case.precision)
+    program = program_of(problem, case.device, mutant.pick or case.pick, case.precision)
     emulation = Emulation(problem, program, library_of(mutated(program.text, mutant)))
     with multiprocessors(2), pytest.raises(AssertionError) as raised:
         compared(problem, None, ran(problem, None, emulation), case.precision)

@@ -515,7 +515,9 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int first_block = S::same_rows ? consumer : 0;
     const auto columns = [=](const Work& work) { return work.n + first_block * S::wgmma_n; };
     const Schedule<Config> schedule(problem);
-    // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c.
+    // The warpgroups take turns at the tensor cores: named barrier 1 + c is the turn of consumer c. Where each has its own
+    // W (tiles of 64 rows) turns are also what keeps one from waiting at a barrier that is two phases behind: its slot may
+    // have been the other's, for which it did not wait.
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
@@ -663,6 +665,7 @@ __global__ void __launch_bounds__(threads, 1)
                 if (threadIdx.x % 32 == 0) Leaves::template send<Config>(problem, args.map, ring);
             }
         } else {
+            static_assert(!Supply<W>::packs_aside, "warps pack aside where results are sent");
             if (threadIdx.x == 0) produce<Config, Epilogue>(problem, ring);
         }
     } else {

@@ -243,10 +243,16 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
     static constexpr int packers = W::packers;
     static constexpr bool packs_aside = W::aside > 0;
 
+    // Whoever multiplies waits for all rows: somebody has to pack them.
+    template <class Config> static constexpr bool packs_all =
+        packers > 0 ||
+        gemm_sm90_beside::rows_of_first<Config, W>(W::ahead + W::aside) == W::all_batches * W::batch_rows;
+
     // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their
     // way to the first cache, and so are those of the tile before again, which will be wanted first: the wait has
     // emptied it.
     template <class Config> KW_DEVICE static const float* await(const W& w, int batch, int n, const float* before) {
+        static_assert(packs_all<Config>, "without packers, all that is not packed before is packed aside");
         const float* scales = w.inverse + (int64_t)batch * w.padded_rows + n;
         if (batch * ((w.rows + Config::tile_n - 1) / Config::tile_n) + n / Config::tile_n >= W::ahead) {
             const uint32_t wanted = min(Config::tile_n, w.rows - n) * W::warps_of_row;

@@ -83,7 +83,12 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         static_assert(Config::splits == 1 && Config::vector == 4, "whole sums, four at a time");
         // What is lent held chunks of the tile itself, or of others before: they are read without waiting for results,
         // while the first chunk of the next tile is not.
-        static_assert(Sizes<Config>::chunk_slots + slots_of_tile<Config> <= slots, "results and a chunk fit the ring");
+        using S = Sizes<Config>;
+        static_assert(S::chunk_slots + slots_of_tile<Config> <= slots, "results and a chunk fit the ring");
+        // While a warp holds its last block, it waits for what comes after results: A of a chunk, and its first blocks.
+        static_assert(S::same_rows || S::own_blocks == 1 || Config::parts == 1 ||
+                          slots_of_tile<Config> + S::k_slots * (S::halves == 1 ? 4 : 3) <= slots,
+                      "results, a block that is read and what is awaited meanwhile fit the ring");
 #pragma unroll 1
         for (int i = 0; i < slots_of_tile<Config>; i++, at = advance(at, 1)) {
             ring.wait_empty(at);
