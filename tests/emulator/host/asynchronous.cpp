@@ -644,6 +644,7 @@ void commit_finish(uint32_t, void**) {
     Multiplying& mine = of_warp();
     mine.groups.push_back(std::move(mine.open));
     mine.open.clear();
+    mine.fenced = false;
 }
 struct WgmmaWait {
     Fiber* thread;
@@ -654,7 +655,7 @@ void wait_finish(uint32_t, void** given) {
     const size_t pending = static_cast<WgmmaWait*>(given[0])->pending;
     for (; mine.groups.size() > pending; mine.groups.pop_front())
         for (const auto& job : mine.groups.front()) multiply(*job, mine);
-    mine.fenced = false;  // whoever waits may touch registers then; groups that follow each other need one fence
+    mine.fenced = false;  // whoever waits may touch registers then
     for (int lane = 0; lane < 32; lane++)
         static_cast<WgmmaWait*>(given[lane])->thread->clock.learn(mine.unit, mine.step);
     mine.step++;
