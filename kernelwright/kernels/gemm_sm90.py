@@ -113,8 +113,17 @@ class Config:
         """Whether W is packed beside the product."""
         return self.packers > 0 or self.aside > 0
 
+    @property
+    def way(self) -> beside.Way:
+        return beside.Way(self.packers, self.ahead, self.aside)
+
 
 SomeConfig = TypeVar("SomeConfig", bound=Config)
+
+
+def packed_before(config: SomeConfig) -> SomeConfig:
+    """The same where nothing is packed beside the product."""
+    return replace(config, packers=0, ahead=0, aside=0)
 
 
 def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
@@ -217,8 +226,7 @@ def rounds_of(config: Config, gemm: Gemm, device: Device) -> beside.Rounds:
 
 def packing_beside_us(config: Config, gemm: Gemm, device: Device) -> float:
     """What is packed before, and what tiles wait for packers."""
-    way = beside.Way(config.packers, config.ahead, config.aside)
-    late = beside.late_us(way, gemm, device, rounds_of(config, gemm, device))
+    late = beside.late_us(config.way, gemm, device, rounds_of(config, gemm, device))
     return late + beside.before_us(config.ahead, gemm, config.tile_n, device)
 
 
@@ -341,7 +349,7 @@ def launcher_beside(name: str, config: Config, gemm: Gemm, epilogue: str) -> str
 struct {name}_Config {{
 {config_members(config, gemm, panels=False, packed_before=True)}
 }};
-{beside.struct(name, beside.Way(config.packers, config.ahead, config.aside), gemm, "kw::split::Packed")}\
+{beside.struct(name, config.way, gemm, "kw::split::Packed")}\
 extern "C" int {name}(
     const float* a, const void* w, void* workspace, const {epilogue}::Args* args, cudaStream_t stream) {{
     void* pairs = workspace;
@@ -374,7 +382,7 @@ def config_members(config: Config, gemm: Gemm, panels: bool, packed_before: bool
             "splits": config.splits,
             "vector": config.vector,
             "raster": RASTER,
-            "parts": 1 if panels else parts_under_way(gemm),
+            "under_way": 1 if panels else parts_under_way(gemm),
             "panels": panels,
             "packed_before": packed_before,
             "undo_truncation": True,

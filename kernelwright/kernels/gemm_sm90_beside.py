@@ -91,7 +91,10 @@ def ways(gemm: Gemm, device: Device, rounds: Rounds) -> Iterator[Way]:
         yield Way(packers, of_packers, 0)
     if why_not_aside(gemm):
         return
-    for count, end in {packers: of_packers, 0: units(gemm, rounds)}.items():
+    ends = {0: units(gemm, rounds)}
+    if of_packers < ends[0]:
+        ends[packers] = of_packers
+    for count, end in ends.items():
         ahead = first_in_time_aside(end, gemm, device.multiprocessors - count, rounds)
         if ahead < end:
             yield Way(count, ahead, end - ahead)

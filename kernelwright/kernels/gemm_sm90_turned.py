@@ -82,7 +82,8 @@ def why_not(config: Config, gemm: Gemm, device: Device) -> str | None:
         return reason
     if config.is_beside and (reason := gemm_sm90.why_not_beside(config, packed_first(gemm))):
         return reason
-    return gemm_sm90.why_not(replace(config, vector=1, sent=False, packers=0, aside=0), turned(gemm), device)
+    elsewhere = replace(gemm_sm90.packed_before(config), vector=1, sent=False)
+    return gemm_sm90.why_not(elsewhere, turned(gemm), device)
 
 
 def configs(gemm: Gemm, device: Device) -> tuple[Config, ...]:
@@ -143,8 +144,7 @@ def entry(name: str, config: Config, gemm: Gemm, epilogue: str) -> str:
     sizes = f"{gemm.n}, {gemm.m}, {gemm.k}, {gemm.batches}, {batches}"
     order = "kw::gemm_sm90_turned::Turned"
     if config.is_beside:
-        way = beside.Way(config.packers, config.ahead, config.aside)
-        used, types = beside.struct(name, way, turned(gemm), order), f"{name}_W"
+        used, types = beside.struct(name, config.way, turned(gemm), order), f"{name}_W"
         from_where = f", a, {gemm.a.row_pitch}, {gemm.a.batch_pitch}"
         packing_before, packing_after = "", beside.called(name)
     else:

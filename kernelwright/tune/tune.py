@@ -134,10 +134,10 @@ def best_of_each(ranked: Sequence[Choice]) -> list[Choice]:
     kept = [c for c in ranked if isinstance(c, conv_sm90_kept.Config)]
     kinds = first_of_each(kept, kind_of_kept) if {*kept} & {*templates} else []
     sent = [c for c in ranked if isinstance(c, gemm_sm90.Config) and c.sent]
-    ways: list[Choice] = [replace(c, sent=False, packers=0, ahead=0, aside=0) for c in sent[:1]]
+    ways: list[Choice] = [replace(gemm_sm90.packed_before(c), sent=False) for c in sent[:1]]
     for first in [c for c in sent if c.is_beside][:1]:
-        before = replace(first, packers=0, ahead=0, aside=0)
-        alike = [c for c in sent if replace(c, packers=0, ahead=0, aside=0) == before and c.is_beside]
+        before = gemm_sm90.packed_before(first)
+        alike = [c for c in sent if c.is_beside and gemm_sm90.packed_before(c) == before]
         ways += [*first_of_each(alike, lambda c: (c.packers > 0, c.aside > 0)), before]
     return list(dict.fromkeys([*few[:GEMM_SHORT_LIST], *templates, *kinds, *ways]))
 

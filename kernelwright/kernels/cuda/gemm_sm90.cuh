@@ -29,7 +29,7 @@ struct DefaultConfig {
     static constexpr int splits = 1;            // parts of k, summed in a second kernel
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
-    static constexpr int parts = 2;             // of a chunk that are under way; 1 where registers are short
+    static constexpr int under_way = 2;         // parts of a chunk; 1 where registers are short
     static constexpr bool panels = false;       // W was packed by panels, each with scales of its own
     static constexpr bool packed_before = false;  // by the launch before this one, at whose end it may begin
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
@@ -47,8 +47,10 @@ template <class Config> struct Sizes {
     static constexpr int wgmma_n = same_rows || Config::tile_n > 128 ? Config::tile_n / 2 : Config::tile_n;
     static constexpr int blocks = Config::tile_n / wgmma_n;      // column blocks of a tile, one W slot high
     static constexpr int own_blocks = same_rows ? 1 : blocks;    // of a warpgroup
-    static constexpr int halves = wgmma_n == 128 ? 2 : 1;        // of a block, each multiplied by itself
+    static constexpr int halves = wgmma_n == 128 ? 2 : 1;        // of a block
     static constexpr int columns = wgmma_n / halves;             // of one wgmma
+    static constexpr int parts = own_blocks * halves;            // of a chunk, each multiplied by itself
+    static constexpr int first_blocks = halves == 1 && parts > 1 ? 2 : 1;  // that the first two parts want
     static constexpr int k_slots = Config::promote / k_of_slot;  // slots of one operand in a chunk
     static constexpr int chunk_slots = k_slots * (1 + blocks);
     static constexpr int steps = Config::promote / 16;  // wgmma steps along k for each product
@@ -57,7 +59,7 @@ template <class Config> struct Sizes {
                       (!same_rows && (Config::tile_n == 192 || Config::tile_n == 64)),
                   "tile_n is 64, 128, 192 or 256; 128 or 256 with 64 rows");
     static_assert(Config::promote == 32 || Config::promote == 64, "promote is 32 or 64");
-    static_assert(Config::parts == 1 || (Config::parts == 2 && !Config::panels), "two parts, or one and panels");
+    static_assert(Config::under_way == 1 || (Config::under_way == 2 && !Config::panels), "2, or 1 and panels");
     static_assert(Config::vector == 1 || Config::vector == 2 || Config::vector == 4, "vector is 1, 2 or 4");
     static_assert(chunk_slots < slots, "a chunk fits the ring with room to prefetch");
 };
@@ -187,7 +189,7 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
         const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
         if constexpr (Supply<W>::is_beside)
             scales = Supply<W>::template await<Config>(problem.w, w_batch, work.n, scales);
-        ring.wait_empty(at);
+        ring.wait_empty(at);  // who had this slot before has read what was said there
         const uint32_t said[4] = {(uint32_t)work.m, (uint32_t)work.n, (uint32_t)work.batch, (uint32_t)work.split};
         store_shared(ring.work(at), said);
         for (int chunk = schedule.first_chunk(work.split); chunk < schedule.end_chunk(work.split); chunk++) {
@@ -535,8 +537,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
         // Where two parts are under way, A is read a chunk ahead, too.
-        constexpr int parts = S::own_blocks * S::halves, first_blocks = S::halves == 1 && parts > 1 ? 2 : 1;
-        constexpr int under_way = Config::parts;
+        constexpr int parts = S::parts, under_way = Config::under_way;
         constexpr bool reads_ahead = under_way == 2;
         const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
         Chunk<Config> v;
@@ -544,7 +545,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             await_slots<Config>(ring, chunk);
             read_slots<W>(v, ring, chunk, place);
 #pragma unroll
-            for (int b = 0; b < first_blocks; b++) await_slots<Config>(ring, block_of(chunk, b));
+            for (int b = 0; b < S::first_blocks; b++) await_slots<Config>(ring, block_of(chunk, b));
             free_slots<Config>(ring, chunk, lane == 0);
         };
         if (reads_ahead) read(at);
@@ -587,7 +588,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                 } else if (reads_ahead) {
                     await_slots<Config>(ring, following);
 #pragma unroll
-                    for (int b = 0; b < first_blocks; b++)
+                    for (int b = 0; b < S::first_blocks; b++)
                         await_slots<Config>(ring, more ? block_of(next, b) : last_block);
                     wgmma_wait<0>();
                     read_slots<W>(v, ring, following, place);

@@ -337,11 +337,10 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
     // Groups of rows, through all batches: so many are those of the first tiles.
     static constexpr int groups = (W::batch_rows + gemm_sm90_beside::rows_of_group - 1) / gemm_sm90_beside::rows_of_group;
     template <class Config> __host__ __device__ static constexpr int groups_of_first(int tiles) {
-        static_assert(Config::tile_n % gemm_sm90_beside::rows_of_group == 0, "a group is of one tile");
-        const int per_batch = (W::batch_rows + Config::tile_n - 1) / Config::tile_n, batch = tiles / per_batch;
-        return batch < W::all_batches
-                   ? batch * groups + tiles % per_batch * (Config::tile_n / gemm_sm90_beside::rows_of_group)
-                   : W::all_batches * groups;
+        using namespace gemm_sm90_beside;
+        static_assert(Config::tile_n % rows_of_group == 0, "a group is of one tile");
+        const int row = rows_of_first<Config, W>(tiles);
+        return row / W::batch_rows * groups + row % W::batch_rows / rows_of_group;
     }
 
     // A warp of a block that has tiles: the next group that nobody has taken, as long as there is one, and the one after it
@@ -350,7 +349,7 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
     template <class Config> KW_DEVICE static void pack_aside(const W& w) {
         using namespace gemm_sm90_beside;
         constexpr int first = groups_of_first<Config>(W::ahead), end = groups_of_first<Config>(W::ahead + W::aside);
-        constexpr int rows = W::batch_rows, padded_rows = (rows + 767) / 768 * 768;
+        constexpr int rows = W::batch_rows, padded_rows = split::padded_rows_of(rows);
         const auto at = [&](int row, int lane) {
             return w.from + row / rows * w.batch_pitch + row % rows * w.row_pitch + lane * 4;
         };

@@ -86,8 +86,8 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         using S = Sizes<Config>;
         static_assert(S::chunk_slots + slots_of_tile<Config> <= slots, "results and a chunk fit the ring");
         // While a warp holds its last block, it waits for what comes after results: A of a chunk, and its first blocks.
-        static_assert(S::same_rows || S::own_blocks == 1 || Config::parts == 1 ||
-                          slots_of_tile<Config> + S::k_slots * (S::halves == 1 ? 4 : 3) <= slots,
+        static_assert(S::same_rows || S::own_blocks == 1 || Config::under_way == 1 ||
+                          slots_of_tile<Config> + S::k_slots * (2 + S::first_blocks) <= slots,
                       "results, a block that is read and what is awaited meanwhile fit the ring");
 #pragma unroll 1
         for (int i = 0; i < slots_of_tile<Config>; i++, at = advance(at, 1)) {
@@ -202,7 +202,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                 float sums[2];
                 R::scaled(sums, sums_of(group, i), of_group, i);
                 if (row_of(group, i) < rows && column_of(group, i) < R::columns(problem) &&
-                    !(fmaf(sums[0], 0.f, sums[1] * 0.f) == 0.f))
+                    !split::all_finite(sums))
                     again |= (uint64_t)1 << (group * pairs + i);
             }
         }

@@ -271,12 +271,11 @@ template <int Pending> KW_DEVICE void wgmma_wait() {
 }
 
 // kw: pin
-// Keeps the compiler from moving reads and writes of accumulators across this point; of some of them, or of all.
-template <int First, int Last, int N> KW_DEVICE void pin(float (&registers)[N]) {
+// Keeps the compiler from moving reads and writes of accumulators across this point.
+template <int N> KW_DEVICE void pin(float (&registers)[N]) {
 #pragma unroll
-    for (int i = First; i < Last; i++) asm volatile("" : "+f"(registers[i])::"memory");
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(registers[i])::"memory");
 }
-template <int N> KW_DEVICE void pin(float (&registers)[N]) { pin<0, N>(registers); }
 
 // kw: anew
 // x, of which the compiler knows nothing: what was computed of it before is computed again, not kept in a register.

@@ -100,12 +100,16 @@ __host__ __device__ inline int round_up(int value, int multiple) {
     return (value + multiple - 1) / multiple * multiple;
 }
 
+// kw: padded_rows_of
+// Tiles of 128, 192 and 256 columns read the scales of all their columns.
+__host__ __device__ constexpr int padded_rows_of(int rows) { return (rows + 767) / 768 * 768; }
+
 // kw: packed_view
 __host__ __device__ inline Packed packed_view(void* buffer, int rows, int k, int batches, int halves = 2,
                                               int panels = 1) {
     Packed view;
     view.rows = rows, view.k = k, view.batches = batches, view.halves = halves, view.panels = panels;
-    view.padded_rows = round_up(rows, 768);  // tiles of 128, 192 and 256 columns read the scales of all their columns
+    view.padded_rows = padded_rows_of(rows);
     view.padded_k = round_up(k, 64);
     const int64_t pair_bytes = (int64_t)batches * rows * view.padded_k * 2 * halves;
     view.pairs = (__half*)buffer;
@@ -562,6 +566,8 @@ KW_DEVICE float undo_truncation_or_not(float x) {
 KW_DEVICE bool all_finite(const float (&v)[4]) {
     return fmaf(v[0], 0.f, fmaf(v[1], 0.f, fmaf(v[2], 0.f, v[3] * 0.f))) == 0.f;  // Inf * 0 and NaN * 0 are NaN
 }
+// kw: all_finite
+KW_DEVICE bool all_finite(const float (&v)[2]) { return fmaf(v[0], 0.f, v[1] * 0.f) == 0.f; }
 
 // kw: plain_steps
 // Adds Steps times 256 of k, eight neighbours of the packed order for each lane and step. Nothing stands between the
