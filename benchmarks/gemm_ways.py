@@ -1,11 +1,12 @@
 """The most promising configs of each template for some products, side by side, on one H200 in under four minutes.
 
-    python benchmarks/gemm_ways.py --out ways.jsonl [--only 16x1024 float16 ...] [--each 2]
+    python benchmarks/gemm_ways.py --out ways.jsonl [--only 16x1024 float16 ...] [--each 2] [--processes 3]
 
 1 many processes compile every config, 2 a process for each product, which may hang and is then ended: the error of
 each config against float64, whether more runs and a CUDA graph give the same bits, its times beside eager (and
 torch.compile, where that is the bar) and the other configs, visited in turn, and those of its launches by the profiler.
-A line of JSON for each config; the table comes last.
+What torch.compile takes differs from process to process by more than it does within one: --processes measures anew. A
+line of JSON for each config and process; the table comes last.
 """
 
 from __future__ import annotations
@@ -238,6 +239,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[], help="parts of names of cases")
     parser.add_argument("--limit", type=float, default=LIMIT_S, help="seconds after which nothing new is begun")
     parser.add_argument("--each", type=int, default=1, help="configs of each template")
+    parser.add_argument("--processes", type=int, default=1, help="for each product, one after the other")
     parser.add_argument("--one", nargs="*", help="a model file and numbers of configs: what is measured, as JSON")
     parser.add_argument("--compile", action="store_true")
     options = parser.parse_args()
@@ -252,10 +254,10 @@ def main() -> None:
         parser.error("--out is needed")
     os.environ.setdefault("TORCH_EXTENSIONS_DIR", tempfile.mkdtemp())
     cases = [c for c in CASES if not options.only or any(part in c.name for part in options.only)]
-    run(cases, options.each, options.out, time.monotonic() + options.limit)
+    run(cases, options.each, options.processes, options.out, time.monotonic() + options.limit)
 
 
-def run(cases: Sequence[Case], each: int, out: Path, deadline: float) -> None:
+def run(cases: Sequence[Case], each: int, processes: int, out: Path, deadline: float) -> None:
     folder = Path(tempfile.mkdtemp())
     paths = {case: folder / f"case{number}.py" for number, case in enumerate(cases)}
     for case, path in paths.items():
@@ -268,15 +270,14 @@ def run(cases: Sequence[Case], each: int, out: Path, deadline: float) -> None:
     torch.cuda.empty_cache()
     rows = []
     for case in cases:
-        good = [way for way, problem in zip(ways, problems, strict=True) if way.case is case and not problem]
-        in_time = time.monotonic() < deadline
-        measures = attempted(paths[case], good) if good and in_time else [{"failed": "no time left"} for _ in good]
-        bad = [
-            (way, {"failed": problem})
-            for way, problem in zip(ways, problems, strict=True)
-            if way.case is case and problem
-        ]
-        for way, found in [*zip(good, measures, strict=True), *bad]:
+        of_case = [(way, problem) for way, problem in zip(ways, problems, strict=True) if way.case is case]
+        good = [way for way, problem in of_case if not problem]
+        found_of = [(way, {"failed": problem}) for way, problem in of_case if problem]
+        for _ in range(processes):
+            in_time = time.monotonic() < deadline
+            measures = attempted(paths[case], good) if good and in_time else [{"failed": "no time left"} for _ in good]
+            found_of += zip(good, measures, strict=True)
+        for way, found in found_of:
             row = {
                 "case": way.case.name,
                 "template": way.template,
