@@ -163,6 +163,8 @@ def why_not_sent(config: Config, gemm: Gemm) -> str | None:
         return "the copy engine takes results to one float32 tensor, whose rows lie at multiples of 16 bytes."
     if config.splits > 1 or config.vector != VECTOR_SENT:
         return f"the copy engine takes whole sums, {VECTOR_SENT} at a time."
+    if (config.tile_m, config.tile_n) not in SENT_TILES:
+        return f"results of a {config.tile_m} x {config.tile_n} tile are stored by its threads."
     return None
 
 

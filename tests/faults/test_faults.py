@@ -44,7 +44,7 @@ FAULTS: tuple[tuple[str, str, tuple[Verdict, ...], str, Policy], ...] = (
     ("f16_cannot_be_printed", "rectify", (V.RUNTIME_ERROR,), "Unspeakable", QUICK),
     ("f16_forged_words", "rectify", (V.CRASH,), "exit code 3", QUICK),
     ("f16_closes_what_it_can", "rectify", (V.CRASH, V.RUNTIME_ERROR), "", QUICK),
-    ("f16_returns_twice", "rectify", (V.RUNTIME_ERROR,), "two processes", IMPATIENT),
+    ("f16_returns_twice", "rectify", (V.RUNTIME_ERROR,), "two processes", QUICK),
     ("b08_other_signature", "linear", (V.LOAD_ERROR,), "TypeError", QUICK),
     ("raises_in_forward", "rectify", (V.RUNTIME_ERROR,), "another shape", QUICK),
 )

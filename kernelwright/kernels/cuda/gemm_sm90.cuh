@@ -289,10 +289,11 @@ KW_DEVICE void split_chunk(Fragments<Config>& fragments, float (&undo)[2], Chunk
         }
 }
 
-// The three products of a chunk for half a column block, or all of it, corrections first.
-template <class Config>
+// The three products of a chunk for half a column block, or all of it, corrections first. `before_last` runs before the
+// last of the three.
+template <class Config, class Before>
 KW_DEVICE void multiply(float (&sum)[Sizes<Config>::columns / 2], const Fragments<Config>& a, const Ring& ring, Cursor w,
-                        int half) {
+                        int half, const Before& before_last) {
     using S = Sizes<Config>;
     uint64_t hi[S::k_slots];
 #pragma unroll
@@ -307,18 +308,19 @@ KW_DEVICE void multiply(float (&sum)[Sizes<Config>::columns / 2], const Fragment
     }
 #pragma unroll
     for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2 + lo);
+    before_last();
 #pragma unroll
     for (int i = 0; i < S::steps; i++) wgmma_f16<true>(sum, a.hi[i], hi[i / 2] + (i & 1) * 2);
     wgmma_commit();
 }
 
-// Adds a chunk's sums, in their units, to a tile's, of which `total` is the first.
-template <int N> KW_DEVICE void promote(float* total, float (&sum)[N], const float (&undo)[2]) {
+// Adds a chunk's sums, in their units, to a tile's, from `first` on.
+template <int M, int N> KW_DEVICE void promote(float (&total)[M], int first, float (&sum)[N], const float (&undo)[2]) {
     pin(sum);
 #pragma unroll
     for (int i = 0; i < N; i++) {
-        total[i] = fmaf(sum[i], undo[i >> 1 & 1], total[i]);
-        asm volatile("" : "+f"(total[i])::"memory");
+        total[first + i] = fmaf(sum[i], undo[i >> 1 & 1], total[first + i]);
+        asm volatile("" : "+f"(total[first + i])::"memory");
     }
 }
 
@@ -498,11 +500,14 @@ template <class W> struct Roles<W, false> {
 #endif
 };
 
-// What the tile is that begins in this slot, once something of it is there.
+// What the tile is that begins in this slot, once something of it is there. One lane reads it, the same that says later
+// that the slot is free: what the thread that writes there next waits for.
 template <class Config> KW_DEVICE Work awaited_work(const Ring& ring, Cursor at) {
     ring.wait_full(at);
-    uint32_t said[4];
-    load_shared(said, ring.work(at));
+    uint32_t said[4] = {};
+    load_shared_if(threadIdx.x % 32 == 0, said, ring.work(at));
+#pragma unroll
+    for (int i = 0; i < 4; i++) said[i] = __shfl_sync(~0u, said[i], 0);
     return {(int)said[0], (int)said[1], (int)said[2], Config::splits == 1 ? 0 : (int)said[3]};
 }
 
@@ -572,38 +577,45 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             const Cursor last_block = block_of(at, S::own_blocks - 1), following = more ? next : last_block;
             const auto begin = [&](int part) {
                 if (part >= parts) return;
-                multiply<Config>(sum[part % under_way], a, ring, block_of(at, part / S::halves), part % S::halves);
-                if (part == parts - 1) named_arrive(next_turn, 256);
+                // The turn is handed over a product early: the other warpgroup takes as long to begin as that is multiplied.
+                multiply<Config>(sum[part % under_way], a, ring, block_of(at, part / S::halves), part % S::halves, [=] {
+                    if (part == parts - 1) named_arrive(next_turn, 256);
+                });
             };
             named_sync_when_computed(my_turn, 256);
 #pragma unroll
             for (int part = 0; part < under_way - 1; part++) begin(part);
+            // Two loops and not one over parts: of that one, where blocks have one half, nvcc keeps all sums in local memory.
 #pragma unroll
-            for (int part = 0; part < parts; part++) {
-                const int then = part + 1, after = part + 2;
-                begin(part + under_way - 1);
-                if (after < parts && after % S::halves == 0) await_slots<Config>(ring, block_of(at, after / S::halves));
-                if (then < parts) {
-                    wgmma_wait<under_way - 1>();
-                } else if (reads_ahead) {
-                    await_slots<Config>(ring, following);
+            for (int block = 0; block < S::own_blocks; block++) {
 #pragma unroll
-                    for (int b = 0; b < S::first_blocks; b++)
-                        await_slots<Config>(ring, more ? block_of(next, b) : last_block);
-                    wgmma_wait<0>();
-                    read_slots<W>(v, ring, following, place);
-                    // Before W's: who fills the ring waits for those first, and finds these free.
-                    free_slots<Config>(ring, next, more && lane == 0);
-                } else {
-                    wgmma_wait<0>();
+                for (int half = 0; half < S::halves; half++) {
+                    const int part = block * S::halves + half, after = part + 2;
+                    begin(part + under_way - 1);
+                    if (after < parts && after % S::halves == 0)
+                        await_slots<Config>(ring, block_of(at, after / S::halves));
+                    if (part + 1 < parts) {
+                        wgmma_wait<under_way - 1>();
+                    } else if (reads_ahead) {
+                        await_slots<Config>(ring, following);
+#pragma unroll
+                        for (int b = 0; b < S::first_blocks; b++)
+                            await_slots<Config>(ring, more ? block_of(next, b) : last_block);
+                        wgmma_wait<0>();
+                        read_slots<W>(v, ring, following, place);
+                        // Before W's: who fills the ring waits for those first, and finds these free.
+                        free_slots<Config>(ring, next, more && lane == 0);
+                    } else {
+                        wgmma_wait<0>();
+                    }
+                    promote(total[block], half * (S::columns / 2), sum[part % under_way], undo);
                 }
-                promote(&total[part / S::halves][part % S::halves * (S::columns / 2)], sum[part % under_way], undo);
-                if (then % S::halves == 0)
-                    free_slots<Config, S::same_rows ? 2 : 1>(ring, block_of(at, part / S::halves), lane == 0);
+                free_slots<Config, S::same_rows ? 2 : 1>(ring, block_of(at, block), lane == 0);
             }
             at = next;
         }
         if constexpr (Leaves::by_ring) {
+            Leaves::has_read(consumer);
             const bool at_end = Leaves::has_results_at_end(schedule, index);
             const Cursor to = at_end ? at : advance(at, S::chunk_slots);
             Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,

@@ -97,6 +97,17 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         return at;
     }
 
+    // Slots that are lent to one warpgroup may have been read by the other a chunk ago. That it has read them, it says at
+    // their barriers, which who lends waits for. And it says so once more for the tile, to the other one itself: racecheck
+    // sees of a warp's arrivals at those barriers only what one lane did before (docs/decisions/0049). The first
+    // warpgroup is ahead by part of a chunk; its first two slots held W alone, so that it finds this said, too.
+    KW_DEVICE static void has_read(int consumer) { named_arrive(4 - consumer, 256); }
+    template <class Config> KW_DEVICE static void await_reader(int consumer, int group) {
+        constexpr int first = 2;
+        static_assert(groups<Config> > first, "as of the tiles whose results are sent");
+        if (group == (consumer == 0 ? first : first - 1)) named_sync(3 + consumer, 256);
+    }
+
     // At the barrier of a slot the four warps arrive that have written to it, and one of them says to which place these
     // results belong.
     static constexpr int words = 3 * slots;
@@ -186,6 +197,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                 for (int c = 0; c < 2; c++) v[i][c] = result[c];
             }
             const Cursor at = advance(first, group);
+            await_reader<Config>(consumer, group);
             ring.wait_full(at);
 #pragma unroll
             for (int i = 0; i < pairs; i++)

@@ -48,6 +48,15 @@ KW_DEVICE void load_shared(uint32_t (&to)[4], uint32_t address) {
                  : "r"(address)
                  : "memory");
 }
+// kw: load_shared_if
+// As one instruction under a condition, for the same reason as barrier_arrive_if. Otherwise `to` stays.
+KW_DEVICE void load_shared_if(bool condition, uint32_t (&to)[4], uint32_t address) {
+    asm volatile(
+        "{\n.reg .pred loads;\nsetp.ne.u32 loads, %5, 0;\n@loads ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];\n}"
+        : "+r"(to[0]), "+r"(to[1]), "+r"(to[2]), "+r"(to[3])
+        : "r"(address), "r"((uint32_t)condition)
+        : "memory");
+}
 // kw: store_shared
 KW_DEVICE void store_shared(uint32_t address, const uint32_t (&from)[4]) {
     asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(address), "r"(from[0]), "r"(from[1]), "r"(from[2]),
