@@ -391,7 +391,7 @@ def special_bars(path: Path, found: Made) -> list[Bar]:
 
 def spill_bars(found: list[Made]) -> list[Bar]:
     bad = [made.file.stem for made in found if made.spills]
-    return [Bar("no chosen kernel spills", f"{len(bad)} of {len(found)} {' '.join(bad)}", not bad)]
+    return [] if not found else [Bar("no chosen kernel spills", f"{len(bad)} of {len(found)} {' '.join(bad)}", not bad)]
 
 
 def repeated(case: Case, path: Path, found: Made) -> list[Bar]:

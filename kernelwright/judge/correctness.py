@@ -470,9 +470,14 @@ def _bytes_decide(
 def appealed(
     oracle: Oracle, state: State, calls: Sequence[tuple[Any, ...]], seed: int, found: Sequence[torch.Tensor]
 ) -> tuple[list[Yardstick], list[Score]]:
-    """Before a failure counts, the last of these calls is judged again, with a search for elements that jump."""
-    yards = oracle.truth(state, calls, seed, thorough=True).calls[-1]
-    return yards, [score(c, yard) for c, yard in zip(found, yards, strict=True)]
+    """Before a failure counts, the last of these calls is judged again, with a search for elements that jump; and if it
+    fails still, with a longer one."""
+    for exhaustive in (False, True):
+        yards = oracle.truth(state, calls, seed, thorough=True, exhaustive=exhaustive).calls[-1]
+        scores = [score(c, yard) for c, yard in zip(found, yards, strict=True)]
+        if all(map(within, yards, scores)):
+            break
+    return yards, scores
 
 
 def _inexact(candidate: torch.Tensor, yard: Yardstick) -> bool:

@@ -132,10 +132,19 @@ class Oracle:
             self.model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
         )
 
-    def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, *, thorough: bool = False) -> Truth:
+    def truth(
+        self,
+        state: State,
+        calls: Sequence[tuple[Any, ...]],
+        seed: int,
+        *,
+        thorough: bool = False,
+        exhaustive: bool = False,
+    ) -> Truth:
         """The yardsticks of a row of calls.
 
-        `thorough` looks for elements that jump: asked for where a candidate fails, and where eager itself jumped.
+        `thorough` looks for elements that jump: asked for where a candidate fails, and where eager itself jumped. A few
+        draws miss a lone tie now and then; `exhaustive` makes as many as where jumps were seen.
         """
         tape: list[Any] = []
         with self._flags(), self._taped(tape):
@@ -144,10 +153,10 @@ class Oracle:
         spread = Spread(exact, eager)
         for _ in range(self.draws):
             spread.add(self._exact(*_moved(state, calls, _nudge), seed, tape))
-        if thorough or spread.suspicious():
+        if thorough or exhaustive or spread.suspicious():
             for _ in range(FIRST_SHOVES):
                 spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
-            for _ in range(MORE_SHOVES if spread.jumps() else 0):
+            for _ in range(MORE_SHOVES if exhaustive or spread.jumps() else 0):
                 spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
         pooled = self._pooled_errors(state, calls, seed, tape, spread)
         allowed = self._allowed_errors(state, calls, seed, exact)

@@ -541,7 +541,7 @@ def _require_steady(
     doubtful = [n for n in range(len(slots)) if not close_to_eager(found[n], eager[n], yard)]
     for number in doubtful[:APPEALS]:
         args = inputs[slots[number]]
-        exact = course.oracle.truth(course.state, [args], 0, thorough=True).calls[-1][position]
+        exact = course.oracle.truth(course.state, [args], 0, exhaustive=True).calls[-1][position]
         s = score(found[number], exact)
         if not within(exact, s):
             raise Failed(Verdict.INCORRECT, f"{_timed_call(slots[number])}: output {position}: {describe_score(s)}")

@@ -163,8 +163,6 @@ def why_not_sent(config: Config, gemm: Gemm) -> str | None:
         return "the copy engine takes results to one float32 tensor, whose rows lie at multiples of 16 bytes."
     if config.splits > 1 or config.vector != VECTOR_SENT:
         return f"the copy engine takes whole sums, {VECTOR_SENT} at a time."
-    if (config.tile_m, config.tile_n) not in SENT_TILES:
-        return f"results of a {config.tile_m} x {config.tile_n} tile are stored by its threads."
     return None
 
 
@@ -385,6 +383,7 @@ def config_members(config: Config, gemm: Gemm, panels: bool, packed_before: bool
             "vector": config.vector,
             "raster": RASTER,
             "under_way": 1 if panels else parts_under_way(gemm),
+            "one_chunk": chunks(config, gemm) == 1,
             "panels": panels,
             "packed_before": packed_before,
             "undo_truncation": True,

@@ -39,8 +39,8 @@ struct Epilogue {
 };
 """
 SIZES = ((4100, 4100), (60, 4100), (4100, 60))  # all of a tile, few rows, few columns
-# Of k: sums are promoted every 32, or every 64.
-LENGTHS = (96, pytest.param(1024, marks=pytest.mark.slow))
+# Of k: sums are promoted every 32, or every 64; or there is but one chunk.
+LENGTHS = (96, *(pytest.param(k, marks=pytest.mark.slow) for k in (32, 1024)))
 
 
 def of_weights(m: int, n: int, k: int) -> Gemm:

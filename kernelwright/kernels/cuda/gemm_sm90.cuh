@@ -30,6 +30,7 @@ struct DefaultConfig {
     static constexpr int vector = 4;            // neighbours of one Epilogue::store: 4, 2 or 1; n is a multiple
     static constexpr int raster = 16;           // tiles of a column strip that run together and share W through L2
     static constexpr int under_way = 2;         // parts of a chunk; 1 where registers are short
+    static constexpr bool one_chunk = false;    // of k: a tile is over when it has begun
     static constexpr bool panels = false;       // W was packed by panels, each with scales of its own
     static constexpr bool packed_before = false;  // by the launch before this one, at whose end it may begin
     static constexpr bool undo_truncation = true;  // give back, on average, what the tensor core cuts off
@@ -615,7 +616,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             at = next;
         }
         if constexpr (Leaves::by_ring) {
-            Leaves::has_read(consumer);
+            Leaves::template has_read<Config>(consumer);
             const bool at_end = Leaves::has_results_at_end(schedule, index);
             const Cursor to = at_end ? at : advance(at, S::chunk_slots);
             Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,

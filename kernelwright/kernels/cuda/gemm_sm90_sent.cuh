@@ -99,13 +99,19 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
 
     // Slots that are lent to one warpgroup may have been read by the other a chunk ago. That it has read them, it says at
     // their barriers, which who lends waits for. And it says so once more for the tile, to the other one itself: racecheck
-    // sees of a warp's arrivals at those barriers only what one lane did before (docs/decisions/0049). The first
-    // warpgroup is ahead by part of a chunk; its first two slots held W alone, so that it finds this said, too.
-    KW_DEVICE static void has_read(int consumer) { named_arrive(4 - consumer, 256); }
+    // sees of a warp's arrivals at those barriers only what one lane did before (docs/decisions/0049).
+    //
+    // The first warpgroup is ahead by part of a chunk. It waits before its third slot, which may have held A, so that it
+    // finds this said, too. The second one waits before its second slot: what the first one read before, turns have told
+    // it. Where a tile is one chunk, its first slots are those that it has just read, and no turn keeps the first one from
+    // saying twice what the other has not heard once: there they meet.
+    template <class Config> KW_DEVICE static void has_read(int consumer) {
+        if (Config::one_chunk) named_sync(3, 256);
+        else named_arrive(4 - consumer, 256);
+    }
     template <class Config> KW_DEVICE static void await_reader(int consumer, int group) {
-        constexpr int first = 2;
-        static_assert(groups<Config> > first, "as of the tiles whose results are sent");
-        if (group == (consumer == 0 ? first : first - 1)) named_sync(3 + consumer, 256);
+        constexpr int first = groups<Config> > 2 ? 2 : 0, second = first > 0 ? first - 1 : 0;
+        if (!Config::one_chunk && group == (consumer == 0 ? first : second)) named_sync(3 + consumer, 256);
     }
 
     // At the barrier of a slot the four warps arrive that have written to it, and one of them says to which place these

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from kernelwright.judge.correctness import appealed
 from kernelwright.judge.criterion import Yardstick, limits_for, score
 from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.reference import copied_state, open_reference
@@ -146,6 +147,23 @@ def test_indices_are_settled_unless_rounding_decides_them():
     clear, tied = torch.rand(6, 8), torch.ones(6, 8)
     assert bool(oracle.truth(state, [(clear,)], 0).calls[0][0].settled.all())
     assert not bool(oracle.truth(state, [(tied,)], 0).calls[0][0].settled.all())
+
+
+def test_before_a_failure_counts_a_lone_tie_is_found():
+    """Of two equal elements either may be named, and none far from them: in each of many calls."""
+    oracle, _, state = oracle_for(FORWARD.format("x.max(1)"))
+    torch.manual_seed(3)
+    for _ in range(200):
+        x = torch.rand(6, 8) / 2
+        x[3, 4] = x[3, 5] = 0.75
+        values, last = x.flip(1).max(1)
+        named = [values, 7 - last]
+        assert int(named[1][3]) == 5
+        _, scores = appealed(oracle, state, [(x,)], 0, named)
+        assert [s.special for s in scores] == [False, False]
+    named[1][3] = 0
+    _, scores = appealed(oracle, state, [(x,)], 0, named)
+    assert scores[1].special
 
 
 # --- elements that jump
