@@ -578,7 +578,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             const Cursor last_block = block_of(at, S::own_blocks - 1), following = more ? next : last_block;
             const auto begin = [&](int part) {
                 if (part >= parts) return;
-                // The turn is handed over a product early: the other warpgroup takes as long to begin as that is multiplied.
+                // The turn is handed over a product early: the other warpgroup takes its time to wake and to begin.
                 multiply<Config>(sum[part % under_way], a, ring, block_of(at, part / S::halves), part % S::halves, [=] {
                     if (part == parts - 1) named_arrive(next_turn, 256);
                 });
