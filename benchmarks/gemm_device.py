@@ -391,7 +391,8 @@ def special_bars(path: Path, found: Made) -> list[Bar]:
 
 def spill_bars(found: list[Made]) -> list[Bar]:
     bad = [made.file.stem for made in found if made.spills]
-    return [] if not found else [Bar("no chosen kernel spills", f"{len(bad)} of {len(found)} {' '.join(bad)}", not bad)]
+    said = f"{len(bad)} of {len(found)} {' '.join(bad)}"
+    return [Bar("no chosen kernel spills", said, not bad)] if found else []
 
 
 def repeated(case: Case, path: Path, found: Made) -> list[Bar]:

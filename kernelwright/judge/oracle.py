@@ -20,7 +20,7 @@ from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 
-__all__ = ["Answers", "Oracle", "Truth", "same_bits"]
+__all__ = ["FEW_SHOVES", "SEARCHES", "Answers", "Oracle", "Truth", "same_bits"]
 
 Leaves = list[torch.Tensor]
 # Small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards.
@@ -31,7 +31,9 @@ SHOVE = 32
 OUT_OF_PROPORTION = 50.0
 LEAST_JUMP = 256.0  # roundings of the output: less is forgiven anyway
 STRANGE = 1000.0
-FIRST_SHOVES, MORE_SHOVES = 4, 20
+FEW_SHOVES, MANY_SHOVES = 4, 24
+# Before a failure counts: few miss a lone tie now and then, and many take long.
+SEARCHES = (FEW_SHOVES, MANY_SHOVES)
 # For each element at which eager jumps and no draw does, a candidate may jump at four, in outputs of thousands.
 SPARED_FOR_EACH, SPARED_SHARE = 4, 1024
 PERIOD = 1_048_573  # a prime
@@ -132,19 +134,11 @@ class Oracle:
             self.model, {k: narrow(v) for k, v in state.items()}, [_mapped(args, narrow) for args in calls], seed
         )
 
-    def truth(
-        self,
-        state: State,
-        calls: Sequence[tuple[Any, ...]],
-        seed: int,
-        *,
-        thorough: bool = False,
-        exhaustive: bool = False,
-    ) -> Truth:
+    def truth(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, *, shoves: int = 0) -> Truth:
         """The yardsticks of a row of calls.
 
-        `thorough` looks for elements that jump: asked for where a candidate fails, and where eager itself jumped. A few
-        draws miss a lone tie now and then; `exhaustive` makes as many as where jumps were seen.
+        At least so many `shoves` look for elements that jump: some where a candidate fails, few where eager itself
+        jumped, many once jumps are seen.
         """
         tape: list[Any] = []
         with self._flags(), self._taped(tape):
@@ -153,11 +147,11 @@ class Oracle:
         spread = Spread(exact, eager)
         for _ in range(self.draws):
             spread.add(self._exact(*_moved(state, calls, _nudge), seed, tape))
-        if thorough or exhaustive or spread.suspicious():
-            for _ in range(FIRST_SHOVES):
-                spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
-            for _ in range(MORE_SHOVES if exhaustive or spread.jumps() else 0):
-                spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
+        least = shoves or (FEW_SHOVES if spread.suspicious() else 0)
+        for number in range(MANY_SHOVES):
+            if number == least and not (least and spread.jumps()):
+                break
+            spread.shove(self._exact(*_moved(state, calls, _shove), seed, tape))
         pooled = self._pooled_errors(state, calls, seed, tape, spread)
         allowed = self._allowed_errors(state, calls, seed, exact)
         rows = [

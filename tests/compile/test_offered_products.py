@@ -74,13 +74,13 @@ def test_no_tile_that_is_offered_leaves_registers(name: str, k: int, tmp_path: P
     template, gemm_of = TEMPLATES[name]
     offered = [(config, gemm_of(m, n, k)) for m, n in SIZES for config in kinds(template, gemm_of(m, n, k))]
     assert len({(config.tile_m, config.tile_n, config.sent) for config, _ in offered}) >= 4
-    parts = []
+    parts = ['#include "gemm_sm90_beside.cuh"\n']
     for number, (config, gemm) in enumerate(offered):
-        sizes = {"@rows@": gemm.m * gemm.batches, "@columns@": gemm.n}
-        epilogue = EPILOGUE.replace("Epilogue", f"Epilogue{number}")
-        for word, size in sizes.items():
-            epilogue = epilogue.replace(word, str(size))
-        parts += [epilogue, template.entry(f"gemm_{number}", config, gemm, f"Epilogue{number}")]
-    found = resources(tmp_path, f'{template.HEADER}"\n#include "gemm_sm90_beside.cuh', "".join(parts), "")
+        rows, columns = str(gemm.m * gemm.batches), str(gemm.n)
+        parts.append(
+            EPILOGUE.replace("Epilogue", f"Epilogue{number}").replace("@rows@", rows).replace("@columns@", columns)
+        )
+        parts.append(template.entry(f"gemm_{number}", config, gemm, f"Epilogue{number}"))
+    found = resources(tmp_path, template.HEADER, "".join(parts), "")
     assert len([kernel for kernel in found if "multiply_kernel" in kernel.name]) >= len(offered)
     assert [kernel for kernel in found if kernel.spills or kernel.stack_bytes] == []

@@ -98,8 +98,8 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     }
 
     // Slots that are lent to one warpgroup may have been read by the other a chunk ago. That it has read them, it says at
-    // their barriers, which who lends waits for. And it says so once more for the tile, to the other one itself: racecheck
-    // sees of a warp's arrivals at those barriers only what one lane did before (docs/decisions/0049).
+    // their barriers, which who lends waits for. And it says so once more for the tile, to the other one itself:
+    // compute-sanitizer's racecheck sees of a warp's arrivals at those barriers only what one lane did before.
     //
     // The first warpgroup is ahead by part of a chunk. It waits before its third slot, which may have held A, so that it
     // finds this said, too. The second one waits before its second slot: what the first one read before, turns have told
@@ -287,6 +287,8 @@ namespace kw::gemm_sm90_sent {
 template <class Config, class Epilogue, class Prologue = gemm::AsItLies, class W = split::Packed>
 cudaError_t launch(const gemm_sm90::Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream,
                    const typename Prologue::Args& made = {}) {
+    // The two warpgroups would wait for each other for ever.
+    if ((operands.k <= Config::promote) != Config::one_chunk) return cudaErrorInvalidValue;
     typename Sent<Epilogue>::Args sent;
     sent.of_sums = args;
     const int64_t rows = Epilogue::rows / operands.batches;

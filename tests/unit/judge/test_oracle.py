@@ -8,7 +8,7 @@ import torch
 
 from kernelwright.judge.correctness import appealed
 from kernelwright.judge.criterion import Yardstick, limits_for, score
-from kernelwright.judge.oracle import Oracle
+from kernelwright.judge.oracle import FEW_SHOVES, Oracle
 from kernelwright.judge.reference import copied_state, open_reference
 from kernelwright.load import Problem
 
@@ -116,13 +116,13 @@ def test_cancellation_shows_in_the_spread():
     assert 0 < float(yard.spread.mean()) < 1e-6
 
 
-@pytest.mark.parametrize("thorough", [False, True])
-def test_in_float64_the_yardstick_is_what_rounding_does(thorough: bool):
+@pytest.mark.parametrize("shoves", [0, FEW_SHOVES])
+def test_in_float64_the_yardstick_is_what_rounding_does(shoves: int):
     """The oracle is eager there: had the moves no size, one rounding of an intermediate sum would be an error where the
     answer is small."""
     inputs = "[torch.rand(6, 8, dtype=torch.float64)]"
     oracle, args, state = oracle_for(FORWARD.format("x - x.mean(1, keepdim=True)"), inputs)
-    yard = oracle.truth(state, [args], 0, thorough=thorough).calls[0][0]
+    yard = oracle.truth(state, [args], 0, shoves=shoves).calls[0][0]
     reordered = args[0] - args[0].flip(1).cumsum(1)[:, -1:] / 8
     assert yard.spread is not None
     assert 1e-19 < float(yard.spread.min()) < float(yard.spread.max()) < 1e-15
@@ -175,7 +175,7 @@ SORTED = FORWARD.format("torch.sort(torch.tanh(x), 1)[1].float() / 100 + torch.s
 
 def thorough(body: str, inputs: str) -> tuple[Yardstick, torch.Tensor]:
     oracle, args, state = oracle_for(body, inputs)
-    return oracle.truth(state, [args], 0, thorough=True).calls[0][0], args[0]
+    return oracle.truth(state, [args], 0, shoves=FEW_SHOVES).calls[0][0], args[0]
 
 
 def right(yard: Yardstick, candidate: torch.Tensor) -> bool:
