@@ -183,13 +183,20 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     using S = Sizes<Config>;
     using Leaves = Leaving<Epilogue>;
     const Schedule<Config> schedule(problem);
+    const auto batch_of_w = [&](const Work& work) { return problem.w.batches == 1 ? 0 : work.batch; };
     Cursor at = {0, 0};
+    // What the next tile is, and whether it is packed, is found out while the ring is full: between tiles others would wait.
+    Work coming = schedule[schedule.first];
+    [[maybe_unused]] bool is_there = false;
     [[maybe_unused]] const float* scales = nullptr;  // of the tile before
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
-        const Work work = schedule[index];
-        const int w_batch = problem.w.batches == 1 ? 0 : work.batch;
-        if constexpr (Supply<W>::is_beside)
-            scales = Supply<W>::template await<Config>(problem.w, w_batch, work.n, scales);
+        const Work work = coming;
+        const int w_batch = batch_of_w(work);
+        if constexpr (Supply<W>::is_beside) {
+            while (!is_there) is_there = Supply<W>::template ask<Config>(problem.w, w_batch, work.n, scales);
+            scales = Supply<W>::scales(problem.w, w_batch, work.n);
+            is_there = false;
+        }
         ring.wait_empty(at);  // who had this slot before has read what was said there
         const uint32_t said[4] = {(uint32_t)work.m, (uint32_t)work.n, (uint32_t)work.batch, (uint32_t)work.split};
         store_shared(ring.work(at), said);
@@ -207,6 +214,11 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
             if constexpr (Leaves::by_ring) {
                 if (Leaves::has_results_after(schedule, index, chunk))
                     at = Leaves::template lend<Config>(ring, at);
+            }
+            if (chunk == schedule.first_chunk(work.split)) coming = schedule[index + schedule.step];
+            if constexpr (Supply<W>::is_beside) {
+                if (chunk + 2 == schedule.end_chunk(work.split) && index + schedule.step < schedule.count)
+                    is_there = Supply<W>::template ask<Config>(problem.w, batch_of_w(coming), coming.n, scales);
             }
         }
         if constexpr (Leaves::by_ring) {
@@ -529,32 +541,40 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
+    [[maybe_unused]] uint32_t parity = 0;  // of this block's tiles
+    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too.
+    constexpr int parts = S::parts, under_way = Config::under_way;
+    constexpr bool reads_ahead = under_way == 2, reads_across = reads_ahead && Leaves::by_ring;
+    const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
+    Chunk<Config> v;
+    const auto read = [&](Cursor chunk) {
+        await_slots<Config>(ring, chunk);
+        read_slots<W>(v, ring, chunk, place);
+#pragma unroll
+        for (int b = 0; b < S::first_blocks; b++) await_slots<Config>(ring, block_of(chunk, b));
+        free_slots<Config>(ring, chunk, lane == 0);
+    };
+    Work coming;
+    if constexpr (reads_across) {
+        coming = awaited_work<Config>(ring, at);
+        read(at);
+    }
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
         float total[S::own_blocks][S::wgmma_n / 2];
 #pragma unroll
         for (int b = 0; b < S::own_blocks; b++)
 #pragma unroll
             for (int i = 0; i < S::wgmma_n / 2; i++) total[b][i] = 0.f;
-        const Work work = awaited_work<Config>(ring, at);
+        const Work work = reads_across ? coming : awaited_work<Config>(ring, at);
         const Made<Prologue> of_a(made, problem, work, row);
         // The scales that the end of the tile will want are on their way to the first cache meanwhile, 32 bytes a lane.
         const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
         if (!Supply<W>::is_beside && lane * 8 < Config::tile_n)
             prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
-        // Where two parts are under way, A is read a chunk ahead, too.
-        constexpr int parts = S::parts, under_way = Config::under_way;
-        constexpr bool reads_ahead = under_way == 2;
-        const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
-        Chunk<Config> v;
-        const auto read = [&](Cursor chunk) {
-            await_slots<Config>(ring, chunk);
-            read_slots<W>(v, ring, chunk, place);
-#pragma unroll
-            for (int b = 0; b < S::first_blocks; b++) await_slots<Config>(ring, block_of(chunk, b));
-            free_slots<Config>(ring, chunk, lane == 0);
-        };
-        if (reads_ahead) read(at);
+        bool last_tile = true;
+        if constexpr (Leaves::by_ring) last_tile = Leaves::has_results_at_end(schedule, index);
+        if (reads_ahead && !reads_across) read(at);
 #pragma unroll 1
         for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
             if constexpr (Config::panels) {
@@ -572,10 +592,10 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                     next = advance(next, Leaves::template slots_of_tile<Config>);
             }
             // A chunk is multiplied in parts, of which two are under way: one is promoted beside the other. What comes next
-            // is waited for meanwhile. After the last chunk of a tile that is the last block again: what it gives is of no
-            // use, but there is no branch.
-            const bool more = chunk + 1 < end_chunk;
-            const Cursor last_block = block_of(at, S::own_blocks - 1), following = more ? next : last_block;
+            // is waited for meanwhile. After the last chunk that is the last block again: what it gives is of no use, but
+            // there is no branch.
+            const bool more = chunk + 1 < end_chunk, another = more || (reads_across && !last_tile);
+            const Cursor last_block = block_of(at, S::own_blocks - 1), following = another ? next : last_block;
             const auto begin = [&](int part) {
                 if (part >= parts) return;
                 // The turn is handed over a product early: the other warpgroup takes its time to wake and to begin.
@@ -601,7 +621,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                         await_slots<Config>(ring, following);
 #pragma unroll
                         for (int b = 0; b < S::first_blocks; b++)
-                            await_slots<Config>(ring, more ? block_of(next, b) : last_block);
+                            await_slots<Config>(ring, another ? block_of(next, b) : last_block);
                         wgmma_wait<0>();
                         read_slots<W>(v, ring, following, place);
                         // Before W's: who fills the ring waits for those first, and finds these free.
@@ -616,12 +636,16 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             at = next;
         }
         if constexpr (Leaves::by_ring) {
-            Leaves::template has_read<Config>(consumer);
-            const bool at_end = Leaves::has_results_at_end(schedule, index);
-            const Cursor to = at_end ? at : advance(at, S::chunk_slots);
-            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,
+            Leaves::has_read(consumer);
+            if (reads_across && !last_tile) {
+                coming = awaited_work<Config>(ring, at);
+                free_slots<Config>(ring, at, lane == 0);
+            }
+            const Cursor to = last_tile ? at : advance(at, S::chunk_slots);
+            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to, parity,
                                                       total);
-            if (at_end) at = advance(at, Leaves::template slots_of_tile<Config>);
+            parity ^= 1;
+            if (last_tile) at = advance(at, Leaves::template slots_of_tile<Config>);
         } else {
             const int thread = anew(threadIdx.x);
             const int row_again = Roles<W>::row_in_tile(S::same_rows ? 0 : consumer * 64, thread >> 5 & 3, thread & 31);
@@ -654,8 +678,8 @@ __global__ void __launch_bounds__(threads, 1)
         for (int i = 0; i < slots; i++) {
             barrier_init(ring.full + i * 8, 1);
             barrier_init(ring.empty + i * 8, consumer_warps);
-            if constexpr (Leaves::by_ring) barrier_init(Leaves::written(ring, i), consumer_warps / 2);
         }
+        if constexpr (Leaves::by_ring) Leaves::begin(ring);
         barrier_init_fence();
     }
     __syncthreads();

@@ -248,27 +248,28 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
         packers > 0 ||
         gemm_sm90_beside::rows_of_first<Config, W>(W::ahead + W::aside) == W::all_batches * W::batch_rows;
 
-    // By the thread that asks the copy engine for rows n to n + tile_n: once they are packed, their scales are on their
-    // way to the first cache, and so are those of the tile before again, which will be wanted first: the wait has
-    // emptied it.
-    template <class Config> KW_DEVICE static const float* await(const W& w, int batch, int n, const float* before) {
+    KW_DEVICE static const float* scales(const W& w, int batch, int n) { return w.inverse + (int64_t)batch * w.padded_rows + n; }
+
+    // By the thread that asks the copy engine for rows n to n + tile_n: are they packed? Then their scales are on their way
+    // to the first cache, and so are those of the tile before again, which will be wanted first: the answer has emptied it.
+    template <class Config> KW_DEVICE static bool ask(const W& w, int batch, int n, const float* before) {
         static_assert(packs_all<Config>, "without packers, all that is not packed before is packed aside");
-        const float* scales = w.inverse + (int64_t)batch * w.padded_rows + n;
         if (batch * ((w.rows + Config::tile_n - 1) / Config::tile_n) + n / Config::tile_n >= W::ahead) {
             const uint32_t wanted = min(Config::tile_n, w.rows - n) * W::warps_of_row;
             const uint32_t* count = w.count(batch, n);
             // To acquire empties the first cache, through which others read while this thread waits: once, at the end.
-            uint32_t seen = 0;
-            while (seen < wanted) {
-                asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
-                if (seen < wanted) __nanosleep(100);
+            uint32_t seen;
+            asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
+            if (seen < wanted) {
+                __nanosleep(100);
+                return false;
             }
             asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
             fence_memory_for_copy_engine();
             if (before != nullptr) prefetch<Config>(before);
         }
-        prefetch<Config>(scales);
-        return scales;
+        prefetch<Config>(scales(w, batch, n));
+        return true;
     }
     template <class Config> KW_DEVICE static void prefetch(const float* scales) {
 #pragma unroll 1

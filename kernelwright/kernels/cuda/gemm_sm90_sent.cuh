@@ -1,13 +1,14 @@
 // gemm_sm90 whose results leave by the copy engine, so that the next tile is multiplied while they do.
 //
 // The end of a tile is then: scale, epilogue, write to shared memory, say so. Shared memory is the ring's: 64 rows and
-// 64 columns of results fill a slot, and a tile of 128 x 256 takes eight. The thread that fills the ring lends them in
-// its order: it waits until a slot is empty and declares it full, with nothing in it. Four warps write into it; another
-// thread beside the one that fills asks the copy engine to take it and gives it back once that has read it. Nobody who
-// multiplies waits for a store.
+// 64 columns of results fill a slot, and a warpgroup's of a tile of 128 x 256 take four. The thread that fills the ring
+// lends them in its order: it waits until a slot is empty and declares it full, with nothing in it. Four warps write into
+// it; another thread beside the one that fills asks the copy engine to take it. The other warpgroup is half a chunk
+// behind: it gets the slots once their first results have been read, and they are given back when its own have.
 //
-// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends. These
-// are then the ones that held this tile's last chunks: empty when they are wanted, and not before.
+// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends: A of it
+// has been read by then. These slots are the ones that held this tile's last chunks: empty when they are wanted, and not
+// before. Most of the second chunk has room beside them.
 //
 //   struct Epilogue {
 //     struct Args { ... };
@@ -24,7 +25,6 @@ namespace kw::gemm_sm90_sent {
 
 using namespace kw::ptx90;
 
-constexpr int chunks_ahead = 1;  // of the next tile, before the slots of this one's results: 1, or 0
 constexpr int box_columns = 32, box_rows = 64, box_bytes = box_rows * 128;
 
 // What the epilogue makes of sums is written where the copy engine finds it.
@@ -65,18 +65,18 @@ namespace kw::gemm_sm90 {
 template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     using Args = typename gemm_sm90_sent::Sent<Epilogue>::Args;
     static constexpr bool by_ring = true;
-    // Slots of 64 rows and columns that a warpgroup's results take; and a tile's: the first one's, then the other's.
+    // Of 64 rows and columns, that a warpgroup's results come in: a slot each, for the first warpgroup and then the other.
     template <class Config> static constexpr int groups = Sizes<Config>::own_blocks * Sizes<Config>::wgmma_n / gathered;
-    template <class Config> static constexpr int slots_of_tile = 2 * groups<Config>;
+    template <class Config> static constexpr int slots_of_tile = groups<Config>;
 
     // Who lends a slot, who writes to it and who sends it go through the ring in one order. Where do results come in
     // it: after this chunk, those of the tile before?
     template <class Config> KW_DEVICE static bool has_results_after(const Schedule<Config>& schedule, int index, int chunk) {
-        return gemm_sm90_sent::chunks_ahead == 1 && chunk == 0 && index >= schedule.step;
+        return chunk == 0 && index >= schedule.step;
     }
-    // Or after the last chunk of a tile, its own?
+    // Or after the last chunk of all tiles, its own?
     template <class Config> KW_DEVICE static bool has_results_at_end(const Schedule<Config>& schedule, int index) {
-        return gemm_sm90_sent::chunks_ahead == 0 || index + schedule.step >= schedule.count;
+        return index + schedule.step >= schedule.count;
     }
 
     template <class Config> KW_DEVICE static Cursor lend(const Ring& ring, Cursor at) {
@@ -97,29 +97,37 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         return at;
     }
 
-    // Slots that are lent to one warpgroup may have been read by the other a chunk ago. That it has read them, it says at
-    // their barriers, which who lends waits for. And it says so once more for the tile, to the other one itself:
-    // compute-sanitizer's racecheck sees of a warp's arrivals at those barriers only what one lane did before.
-    //
-    // The first warpgroup is ahead by part of a chunk. It waits before its third slot, which may have held A, so that it
-    // finds this said, too. The second one waits before its second slot: what the first one read before, turns have told
-    // it. Where a tile is one chunk, its first slots are those that it has just read, and no turn keeps the first one from
-    // saying twice what the other has not heard once: there they meet.
-    template <class Config> KW_DEVICE static void has_read(int consumer) {
-        if (Config::one_chunk) named_sync(3, 256);
-        else named_arrive(4 - consumer, 256);
-    }
-    template <class Config> KW_DEVICE static void await_reader(int consumer, int group) {
-        constexpr int first = groups<Config> > 2 ? 2 : 0, second = first > 0 ? first - 1 : 0;
-        if (!Config::one_chunk && group == (consumer == 0 ? first : second)) named_sync(3 + consumer, 256);
-    }
-
     // At the barrier of a slot the four warps arrive that have written to it, and one of them says to which place these
-    // results belong.
-    static constexpr int words = 3 * slots;
+    // results belong. At a group's barrier the thread that sends says that it has been read, and the other warpgroup may
+    // have the slot: once in a tile.
+    static constexpr int words = 3 * slots + 4;
     KW_DEVICE static uint32_t written(const Ring& ring, int slot) { return ring.end() + slot * 8; }
     KW_DEVICE static uint32_t corner_of(const Ring& ring, int slot) { return ring.end() + slots * 8 + slot * 16; }
-    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, const Corner& corner) {
+    KW_DEVICE static uint32_t first_left(const Ring& ring, int group) { return ring.end() + slots * 24 + group * 8; }
+    KW_DEVICE static void begin(const Ring& ring) {
+        for (int i = 0; i < slots; i++) barrier_init(written(ring, i), consumer_warps / 2);
+        for (int i = 0; i < 4; i++) barrier_init(first_left(ring, i), 1);
+    }
+
+    // Those barriers order all that a warp did before one of its lanes arrives. compute-sanitizer's racecheck sees only what
+    // that lane did, so that it is said once more at named barriers: by the second warpgroup, that it has read all of its
+    // tile, which the first one hears before its third slot, that may have held A; by the first one, that it has written to
+    // a slot, which the second one hears before it does. (What the first one has read, the second one knows from its turn.)
+    KW_DEVICE static void has_read(int consumer) {
+        if (consumer == 1) named_arrive(3, 256);
+    }
+    template <class Config> KW_DEVICE static void await_slot(const Ring& ring, Cursor at, int consumer, int group, uint32_t parity) {
+        static_assert(groups<Config> <= 4, "as many barriers as groups");
+        if (consumer == 0) {
+            if (group == (groups<Config> > 2 && !Config::one_chunk ? 2 : 0)) named_sync(3, 256);
+            ring.wait_full(at);
+        } else {
+            named_sync(4 + group, 256);
+            barrier_wait(first_left(ring, group), parity);
+        }
+    }
+    KW_DEVICE static void hand_over(const Ring& ring, Cursor at, const Corner& corner, int consumer, int group) {
+        if (consumer == 0) named_arrive(4 + group, 256);
         fence_for_copy_engine();
         __syncwarp();
         if (threadIdx.x % 32 != 0) return;
@@ -152,10 +160,11 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         __syncwarp();
     }
 
-    // A warpgroup's sums, of column blocks that begin at `columns`, to slots from `first` on.
+    // A warpgroup's sums, of column blocks that begin at `columns`, to slots from `first` on. `parity`: of the block's tiles
+    // before this one.
     template <class Config, class Prologue, class W>
     KW_DEVICE static void finish(const Problem<W>& problem, const Args& args, const typename Prologue::Args& made,
-                                 const Work& work, int columns, int consumer, const Ring& ring, Cursor first,
+                                 const Work& work, int columns, int consumer, const Ring& ring, Cursor first, uint32_t parity,
                                  const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
         using R = Roles<W>;
         constexpr int pairs = gathered / 4, per_block = Sizes<Config>::wgmma_n / 8;
@@ -177,7 +186,6 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             const int eight = group * (gathered / 8) + i / 2;
             return &total[eight / per_block][eight % per_block * 4];
         };
-        first = advance(first, consumer * groups<Config>);
         typename R::Scales scales;
         R::load(scales, inverse);
         uint32_t withheld = 0;  // a bit for each group with sums that are not finite, of this warp
@@ -203,13 +211,12 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                 for (int c = 0; c < 2; c++) v[i][c] = result[c];
             }
             const Cursor at = advance(first, group);
-            await_reader<Config>(consumer, group);
-            ring.wait_full(at);
+            await_slot<Config>(ring, at, consumer, group, parity);
 #pragma unroll
             for (int i = 0; i < pairs; i++)
                 store_shared(gemm_sm90_sent::further(mine, R::y(i), R::x(i)) + ring.slot(at), v[i][0], v[i][1]);
             if (finite) {
-                hand_over(ring, at, corner(group));
+                hand_over(ring, at, corner(group), consumer, group);
                 continue;
             }
             withheld |= 1u << group;
@@ -232,15 +239,15 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             const Cursor at = advance(first, group);
             take_again<R, Prologue>(problem, args.of_sums, made, work.batch, ring.slot(at), mine, y + corner(group).y,
                                     x + corner(group).x, (uint32_t)(again >> group * pairs) & ((1u << pairs) - 1));
-            hand_over(ring, at, corner(group));
+            hand_over(ring, at, corner(group), consumer, group);
         }
     }
 
-    // A thread sends what has been written, tile after tile. It has 24 registers, and is told where that goes. A slot of
-    // the first warpgroup has been read when the same one of the other is sent.
+    // A thread sends what has been written, tile after tile: all of the first warpgroup's, then all of the other's. It has 24
+    // registers, and is told where that goes. What it sends has been read when the next has been sent, or soon after.
     template <class Config, class W>
     KW_DEVICE static void send(const Problem<W>& problem, const TensorMap& map, const Ring& ring) {
-        constexpr int chunk_slots = Sizes<Config>::chunk_slots, own = groups<Config>;
+        constexpr int chunk_slots = Sizes<Config>::chunk_slots;
         const Schedule<Config> schedule(problem);
         uint32_t parities = 0;  // of the slots' barriers: they have a phase for each time that a slot is lent
         int slot = 0, chunks = schedule.chunks;  // of this tile, between results and results
@@ -248,10 +255,15 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
         for (int index = schedule.first; index < schedule.count; index += schedule.step) {
             if (!has_results_at_end(schedule, index)) chunks++;
             slot = (slot + chunks * chunk_slots) % slots;
-            chunks = schedule.chunks - gemm_sm90_sent::chunks_ahead;
-            Cursor at = {slot, 0}, read = at;
+            chunks = schedule.chunks - 1;  // one is ahead
+            const auto has_been_read = [&](int consumer, int group) {
+                if (consumer == 0) barrier_arrive(first_left(ring, group));
+                else ring.template release<consumer_warps>(advance({slot, 0}, group), true);
+            };
 #pragma unroll 1
-            for (int number = 0; number < slots_of_tile<Config>; number++, at = advance(at, 1)) {
+            for (int number = 0; number < 2 * groups<Config>; number++) {
+                const int consumer = number >= groups<Config>, group = number - consumer * groups<Config>;
+                const Cursor at = advance({slot, 0}, group);
                 barrier_wait(written(ring, at.slot), parities >> at.slot & 1);
                 parities ^= 1u << at.slot;
                 uint32_t corner[4];
@@ -261,20 +273,18 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                     store_box(&map, ring.data + at.slot * slot_bytes + i * gemm_sm90_sent::box_bytes,
                               corner[0] + i * gemm_sm90_sent::box_columns, corner[1], corner[2]);
                 send_commit();
-                if (number < own) continue;
-                send_wait<own>();
-                ring.template release<consumer_warps>(read, true);
-                read = advance(read, 1);
+                if (group > 0) {
+                    send_wait<1>();
+                    has_been_read(consumer, group - 1);
+                }
+                // The other warpgroup may hand nothing over before it has all slots (`withheld`).
+                if (group == groups<Config> - 1) {
+                    send_wait<0>();
+                    has_been_read(consumer, group);
+                }
             }
-            give_back<own - 1>(ring, read);
             slot += slots_of_tile<Config>;
         }
-    }
-    // In the order in which they were sent, the first of `Left + 1` that are to be read.
-    template <int Left> KW_DEVICE static void give_back(const Ring& ring, Cursor at) {
-        send_wait<Left>();
-        ring.template release<consumer_warps>(at, true);
-        if constexpr (Left > 0) give_back<Left - 1>(ring, advance(at, 1));
     }
 };
 
