@@ -20,7 +20,7 @@ from kernelwright.generate.epilogue import (
 )
 from kernelwright.generate.literals import camel, identifier, local, names_in
 from kernelwright.generate.phases import is_full
-from kernelwright.generate.pointwise import BodyLines, Writer, formula_of
+from kernelwright.generate.pointwise import BodyLines, Writer, formula_of, is_known_divisor
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
@@ -48,7 +48,7 @@ from kernelwright.plan.steps import contiguous
 UINT8 = by_name("uint8")
 
 # The widest tile leaves few registers. Divisions and roots call a subroutine for denormal numbers, and room for such a
-# call makes it spill (seen by compiling); other functions, also long ones, do not.
+# call makes it spill (seen by compiling); other functions, also long ones, do not, nor does a division by a number.
 WIDEST_TILE = 256
 CALLING = frozenset(
     {
@@ -105,11 +105,15 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
         return ()
     ranked: Sequence[GemmConfig] = module.configs(gemm_of(kernel), device)
     # Where k is split, what follows is in a kernel of its own; what comes before is not.
-    after = any(node.fn in CALLING for node in in_tiles(kernel.region))
-    before = core.of_a is not None and any(node.fn in CALLING for node in core.of_a.maps)
+    after = any(map(calls, in_tiles(kernel.region)))
+    before = core.of_a is not None and any(map(calls, core.of_a.maps))
     if not after and not before:
         return ranked
     return [c for c in ranked if not (is_widest(c) and (before or c.splits == 1)) and not is_widest_late(c)]
+
+
+def calls(node: Map) -> bool:
+    return node.fn in CALLING and not is_known_divisor(node)
 
 
 def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -18,7 +19,7 @@ from kernelwright.generate.grid import (
     uniform_nodes,
     work_of,
 )
-from kernelwright.generate.literals import camel, identifier, literal, local, names_in
+from kernelwright.generate.literals import as_float32, camel, identifier, literal, local, names_in
 from kernelwright.generate.program import Source
 from kernelwright.generate.template import Extra, Template
 from kernelwright.ir.dtypes import DType
@@ -759,7 +760,18 @@ def sum_of(terms: Sequence[str]) -> str:
 def spelled(node: Map, operands: Sequence[str]) -> str:
     if node.to is not None:
         return spell_cast(operands[0], node.to)
-    return SCALARS[node.fn].spell(*operands)
+    return f"kw::over_number({', '.join(operands)})" if is_known_divisor(node) else SCALARS[node.fn].spell(*operands)
+
+
+def is_known_divisor(node: Map) -> bool:
+    """Whether it divides, in float32, by a number by which `kw::over_number` does in a few instructions."""
+    if node.fn != "div" or node.dtype.compute_cpp != "float":
+        return False
+    divisor = base_of(node.args[1])
+    if not isinstance(divisor, Const) or not isinstance(divisor.value, float):
+        return False
+    fraction, exponent = math.frexp(as_float32(divisor.value))
+    return math.isfinite(fraction) and fraction != 0 and -100 < exponent <= 100 and abs(fraction) != 1 - 2.0**-24
 
 
 def formula_of(region: Region) -> str:

@@ -176,6 +176,17 @@ KW_DEVICE float quotient(float a, float b) {
 }
 #endif
 
+// kw: over_number
+// a / b for a number b that is known when this is compiled, from 2^-100 to 2^100 or the negative of one, and not the last
+// before a power of two: rounded to nearest (Markstein), and where |a| is less than 2^-100 at most one unit beside it.
+template <typename T> KW_DEVICE T over_number(T a, T b) { return a / b; }
+#ifdef __CUDACC__
+KW_DEVICE float over_number(float a, float b) {
+    const float inverse = 1.0f / b, close = a * inverse, left = fma(-b, close, a);
+    return abs(left) < abs(a) ? fma(left, inverse, close) : close;  // not for 0, infinity and NaN
+}
+#endif
+
 // kw: lerp
 template <typename T> KW_DEVICE T lerp(T a, T b, T weight) {  // from the nearer end, so that both ends are met exactly
     const bool near_a = abs(weight) < T(0.5);
