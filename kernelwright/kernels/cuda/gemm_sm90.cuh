@@ -636,7 +636,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
             at = next;
         }
         if constexpr (Leaves::by_ring) {
-            Leaves::has_read(consumer);
+            Leaves::template has_read<Config>(consumer);
             if (reads_across && !last_tile) {
                 coming = awaited_work<Config>(ring, at);
                 free_slots<Config>(ring, at, lane == 0);

@@ -113,21 +113,35 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     // that lane did, so that it is said once more at named barriers: by the second warpgroup, that it has read all of its
     // tile, which the first one hears before its third slot, that may have held A; by the first one, that it has written to
     // a slot, which the second one hears before it does. (What the first one has read, the second one knows from its turn.)
-    KW_DEVICE static void has_read(int consumer) {
-        if (consumer == 1) named_arrive(3, 256);
+    //
+    // Where a tile is one chunk, no turn keeps a warpgroup from saying something twice before the other has heard it once.
+    // There the two meet, when the first one has written to all slots and before the second one does.
+    template <class Config> KW_DEVICE static void has_read(int consumer) {
+        if (consumer == 1 && !Config::one_chunk) named_arrive(3, 256);
     }
-    template <class Config> KW_DEVICE static void await_slot(const Ring& ring, Cursor at, int consumer, int group, uint32_t parity) {
+    template <class Config> KW_DEVICE static void await_first(int group) {
+        if (!Config::one_chunk || group == 0) named_sync(4 + group, 256);
+    }
+    template <class Config> KW_DEVICE static void has_written(int consumer, int group) {
+        if (consumer == 0 && !Config::one_chunk) named_arrive(4 + group, 256);
+    }
+    template <class Config> KW_DEVICE static void has_written_all(int consumer) {
+        if (consumer == 0 && Config::one_chunk) named_sync(4, 256);
+    }
+    template <class Config>
+    KW_DEVICE static void await_slot(const Ring& ring, Cursor at, int consumer, int group, uint32_t parity) {
         static_assert(groups<Config> <= 4, "as many barriers as groups");
         if (consumer == 0) {
-            if (group == (groups<Config> > 2 && !Config::one_chunk ? 2 : 0)) named_sync(3, 256);
+            if (!Config::one_chunk && group == (groups<Config> > 2 ? 2 : 0)) named_sync(3, 256);
             ring.wait_full(at);
         } else {
-            named_sync(4 + group, 256);
+            await_first<Config>(group);
             barrier_wait(first_left(ring, group), parity);
         }
     }
+    template <class Config>
     KW_DEVICE static void hand_over(const Ring& ring, Cursor at, const Corner& corner, int consumer, int group) {
-        if (consumer == 0) named_arrive(4 + group, 256);
+        has_written<Config>(consumer, group);
         fence_for_copy_engine();
         __syncwarp();
         if (threadIdx.x % 32 != 0) return;
@@ -216,7 +230,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             for (int i = 0; i < pairs; i++)
                 store_shared(gemm_sm90_sent::further(mine, R::y(i), R::x(i)) + ring.slot(at), v[i][0], v[i][1]);
             if (finite) {
-                hand_over(ring, at, corner(group), consumer, group);
+                hand_over<Config>(ring, at, corner(group), consumer, group);
                 continue;
             }
             withheld |= 1u << group;
@@ -231,16 +245,16 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
                     again |= (uint64_t)1 << (group * pairs + i);
             }
         }
-        if (withheld == 0) return;
-        __syncwarp();  // before others write over what a lane wrote
+        if (withheld != 0) __syncwarp();  // before others write over what a lane wrote
 #pragma unroll 1
-        for (int group = 0; group < groups<Config>; group++) {
+        for (int group = 0; withheld >> group != 0; group++) {
             if (!(withheld >> group & 1)) continue;
             const Cursor at = advance(first, group);
             take_again<R, Prologue>(problem, args.of_sums, made, work.batch, ring.slot(at), mine, y + corner(group).y,
                                     x + corner(group).x, (uint32_t)(again >> group * pairs) & ((1u << pairs) - 1));
-            hand_over(ring, at, corner(group), consumer, group);
+            hand_over<Config>(ring, at, corner(group), consumer, group);
         }
+        has_written_all<Config>(consumer);
     }
 
     // A thread sends what has been written, tile after tile: all of the first warpgroup's, then all of the other's. It has 24
