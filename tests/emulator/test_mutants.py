@@ -124,9 +124,23 @@ MUTANTS = {
     ),
     "results are written where others still read": Mutant(
         SENT["widest tile"],
-        "ring.wait_full(at);\n#pragma unroll\n            for (int i = 0; i < pairs; i++)\n",
-        "\n#pragma unroll\n            for (int i = 0; i < pairs; i++)\n",
+        "ring.wait_full(at);\n        } else {\n",
+        "\n        } else {\n",
         RACE,
+        pick=sent("gemm_sm90", tile_m=128, tile_n=256),
+    ),
+    "results are written over those that have not left": Mutant(
+        SENT["widest tile"],
+        "barrier_wait(first_left(ring, group), parity);",
+        "",
+        WRONG + "|" + RACE,
+        pick=sent("gemm_sm90", tile_m=128, tile_n=256),
+    ),
+    "a slot is lent again before its results have been read": Mutant(
+        SENT["widest tile"],
+        "send_wait<1>();\n                    has_been_read(consumer, group - 1);",
+        "has_been_read(consumer, group - 1);",
+        WRONG + "|" + RACE,
         pick=sent("gemm_sm90", tile_m=128, tile_n=256),
     ),
     "a slot is given back before all lanes have read it": Mutant(

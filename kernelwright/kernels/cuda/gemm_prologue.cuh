@@ -15,13 +15,15 @@
 
 namespace kw::gemm {
 
-// kw: AsItLies
+// kw: AsItLies is_as_it_lies
 // The operand itself.
 struct AsItLies {
     struct Args {};
     static constexpr int vector = 4;
     template <int N> KW_DEVICE static void apply(const Args&, float (&)[N], int64_t, int64_t) {}
 };
+template <class Prologue> constexpr bool is_as_it_lies = false;
+template <> constexpr bool is_as_it_lies<AsItLies> = true;
 
 // kw: applied
 template <class Prologue> KW_DEVICE float applied(const typename Prologue::Args& args, float x, int64_t row, int64_t k) {

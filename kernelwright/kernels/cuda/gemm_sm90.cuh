@@ -541,10 +541,11 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
-    [[maybe_unused]] uint32_t parity = 0;  // of this block's tiles
-    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too.
+    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too: what
+    // is computed of A wants the registers then.
     constexpr int parts = S::parts, under_way = Config::under_way;
-    constexpr bool reads_ahead = under_way == 2, reads_across = reads_ahead && Leaves::by_ring;
+    constexpr bool reads_ahead = under_way == 2;
+    constexpr bool reads_across = reads_ahead && Leaves::by_ring && gemm::is_as_it_lies<Prologue>;
     const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
     Chunk<Config> v;
     const auto read = [&](Cursor chunk) {
@@ -559,7 +560,9 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
         coming = awaited_work<Config>(ring, at);
         read(at);
     }
-    for (int index = schedule.first; index < schedule.count; index += schedule.step) {
+    // Counted, as that is a number less to be kept while a tile is multiplied.
+    for (int tile = 0; schedule.first + tile * schedule.step < schedule.count; tile++) {
+        const int index = schedule.first + tile * schedule.step;
         float total[S::own_blocks][S::wgmma_n / 2];
 #pragma unroll
         for (int b = 0; b < S::own_blocks; b++)
@@ -642,9 +645,8 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                 free_slots<Config>(ring, at, lane == 0);
             }
             const Cursor to = last_tile ? at : advance(at, S::chunk_slots);
-            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to, parity,
+            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to, tile & 1,
                                                       total);
-            parity ^= 1;
             if (last_tile) at = advance(at, Leaves::template slots_of_tile<Config>);
         } else {
             const int thread = anew(threadIdx.x);
@@ -805,7 +807,7 @@ cudaError_t launch_multiply(const Problem<W>& problem, const typename Epilogue::
                           ((problem.n + Config::tile_n - 1) / Config::tile_n) * problem.batches * Config::splits;
     constexpr int packers = Supply<W>::packers;
     if (count <= packers) return cudaErrorInvalidValue;
-    const unsigned blocks = (unsigned)(tiles < count - packers ? tiles : count - packers) + packers;
+    const unsigned blocks = (unsigned)in_even_rounds(tiles, count - packers) + packers;
     return launch_early(kernel, blocks, threads, smem_bytes, stream, Config::packed_before, problem, args, made);
 }
 

@@ -345,11 +345,10 @@ cudaError_t launch(const Operands& operands, const typename Epilogue::Args& args
     config.blockDim = dim3(threads), config.dynamicSmemBytes = smem_bytes, config.stream = stream;
     config.attrs = &attribute, config.numAttrs = 1;
     constexpr int height = tile_m * Config::cluster;
-    const int64_t blocks = (int64_t)((operands.m + height - 1) / height) *
-                           ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches * Config::cluster;
+    const int64_t units = (int64_t)((operands.m + height - 1) / height) *
+                          ((operands.n + Config::tile_n - 1) / Config::tile_n) * operands.batches;
     // A pair shares two neighbouring multiprocessors, so all pairs run at once; were they not, they would run in turn.
-    const int at_once = count / Config::cluster * Config::cluster;
-    config.gridDim = dim3((unsigned)(blocks < at_once ? blocks : at_once));
+    config.gridDim = dim3((unsigned)in_even_rounds(units, count / Config::cluster) * Config::cluster);
     return cudaLaunchKernelEx(&config, kernel, problem, args);
 }
 #endif

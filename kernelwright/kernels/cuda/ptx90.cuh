@@ -447,6 +447,14 @@ inline cudaError_t multiprocessors(int* count) {
     cudaError_t status = cudaGetDevice(&device);
     return status != cudaSuccess ? status : cudaDeviceGetAttribute(count, cudaDevAttrMultiProcessorCount, device);
 }
+
+// kw: in_even_rounds
+// Blocks for so many tiles, of which `at_once` fit: no more than as many rounds want. A round of tiles then lies side by
+// side, and shares more of its operands.
+inline int64_t in_even_rounds(int64_t tiles, int64_t at_once) {
+    const int64_t rounds = (tiles + at_once - 1) / at_once;
+    return rounds == 0 ? 0 : (tiles + rounds - 1) / rounds;
+}
 #endif
 
 }  // namespace kw::ptx90

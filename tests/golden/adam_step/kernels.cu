@@ -26,13 +26,13 @@ struct AddDivSub {
             const float t0 = x.first[i] * 0.9f;
             const float t1 = x.gradient[i] * 0.1f;
             const float t2 = t0 + t1;
-            const float t3 = t2 / 0.65132153f;
+            const float t3 = kw::over_number(t2, 0.65132153f);
             const float t4 = t3 * 0.001f;
             const float t5 = x.second[i] * 0.999f;
             const float t6 = x.gradient[i] * 0.001f;
             const float t7 = t6 * x.gradient[i];
             const float t8 = t5 + t7;
-            const float t9 = t8 / 0.009955119f;
+            const float t9 = kw::over_number(t8, 0.009955119f);
             const float t10 = kw::sqrt(t9);
             const float t11 = t10 + 1e-08f;
             const float t12 = t4 / t11;

@@ -95,14 +95,14 @@ struct SumDeviationsAdd {
 
     template <int N> KW_DEVICE static void finish(const State<0, N>& s, Row<N>& r) {
         const float t1 = s.t1.value(0);
-        const float t2 = t1 / 147456.0f;
+        const float t2 = kw::over_number(t1, 147456.0f);
         const float t4 = s.t4.value(0);
-        const float t5 = t4 / 147456.0f;
+        const float t5 = kw::over_number(t4, 147456.0f);
         const float t6 = t5 + 1e-05f;
         const float t7 = kw::rsqrt(t6);
         const float t8 = t7 * r.norm_weight;
         const float t13 = t2 * 0.1f;
-        const float t16 = t4 / 147455.0f;
+        const float t16 = kw::over_number(t4, 147455.0f);
         const float t17 = t16 * 0.1f;
         r.t2 = t2;
         r.t8 = t8;

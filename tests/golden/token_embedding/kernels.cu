@@ -70,9 +70,9 @@ struct SumDeviationsAdd {
 
     template <int N> KW_DEVICE static void finish(const State<0, N>& s, Row<N>& r) {
         const float t2 = s.t2.value(0);
-        const float t3 = t2 / 768.0f;
+        const float t3 = kw::over_number(t2, 768.0f);
         const float t5 = s.t5.value(0);
-        const float t6 = t5 / 768.0f;
+        const float t6 = kw::over_number(t5, 768.0f);
         const float t7 = t6 + 1e-05f;
         const float t8 = kw::rsqrt(t7);
         r.t3 = t3;
