@@ -326,9 +326,9 @@ def measure(case: Case, path: Path, found: Made) -> list[Bar]:
 
 def speed_bar(case: Case, what: str, bound: float, speed: dict[str, float], share: float, says: str) -> Bar:
     if what == "floor or twice":
-        value = f"{1 / share:.2f} x floor, {speed['eager']:.2f} x eager; {says}"
+        value = f"{1 / share:.3f} x floor, {speed['eager']:.3f} x eager; {says}"
         return Bar(f"{case.name}: 1.3 x floor or 2 x eager", value, 1 / share <= 1.3 or speed["eager"] >= 2)
-    return Bar(f"{case.name}: >= {bound} x {what}", f"{speed[what]:.2f}; {says}", speed[what] >= bound)
+    return Bar(f"{case.name}: >= {bound} x {what}", f"{speed[what]:.3f}; {says}", speed[what] >= bound)
 
 
 def error_bar(case: Case, instance: Any, new: Any, bound: float) -> Bar:
