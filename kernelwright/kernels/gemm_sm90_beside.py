@@ -35,7 +35,8 @@ MOST_PACKERS = 8
 # What one packer packs while the others multiply, of rows that are a warp's, of which it has twelve, and of rows that
 # are a warpgroup's; and what it needs to begin. On an H200 rows of 1024 and of 2048 took as long as 29 and 23.5 GB/s
 # where tiles had to wait for them, and less where these take fewer clocks and the GPU so runs at fewer: tiles of 1024
-# waited for 25. Here it is a tenth less. Alone, a multiprocessor stores 62 at most, and copies 49.
+# waited for 25. Here it is a tenth less, and as much less of the longer rows, of which that was not measured. Alone, a
+# multiprocessor stores 62 at most, and copies 49.
 PACKED_GBPS = (22.5, 19.0)
 BEGIN_US = 12.0
 # What two warps pack beside the tiles of their own block. On an H200 they kept up with tiles that wanted 1.65, and not

@@ -541,8 +541,8 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
-    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too: what
-    // is computed of A wants the registers then.
+    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too, so that
+    // these wait until the next tile's first W is there. Not where something is computed of A: that wants the registers.
     constexpr int parts = S::parts, under_way = Config::under_way;
     constexpr bool reads_ahead = under_way == 2;
     constexpr bool reads_across = reads_ahead && Leaves::by_ring && gemm::is_as_it_lies<Prologue>;

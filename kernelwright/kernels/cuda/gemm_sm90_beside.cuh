@@ -257,7 +257,7 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
         if (batch * ((w.rows + Config::tile_n - 1) / Config::tile_n) + n / Config::tile_n >= W::ahead) {
             const uint32_t wanted = min(Config::tile_n, w.rows - n) * W::warps_of_row;
             const uint32_t* count = w.count(batch, n);
-            // To acquire empties the first cache, through which others read while this thread waits: once, at the end.
+            // To acquire empties the first cache, through which others read meanwhile: only once all is there.
             uint32_t seen;
             asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(count) : "memory");
             if (seen < wanted) {

@@ -178,7 +178,8 @@ KW_DEVICE float quotient(float a, float b) {
 
 // kw: over_number
 // a / b for a number b that is known when this is compiled, from 2^-100 to 2^100 or the negative of one, and not the last
-// before a power of two: rounded to nearest (Markstein), and where |a| is less than 2^-100 at most one unit beside it.
+// before a power of two: rounded to nearest, by Markstein's correction. Where |a| is less than 2^-100, and where the result
+// is denormal or the largest of all, it is at most one unit beside that.
 template <typename T> KW_DEVICE T over_number(T a, T b) { return a / b; }
 #ifdef __CUDACC__
 KW_DEVICE float over_number(float a, float b) {
