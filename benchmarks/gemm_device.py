@@ -582,6 +582,17 @@ def side_by_side(m: int, n: int, k: int, batches: int = 1, vector: int = 1) -> G
     return replace(gemm, w=Operand("float32", 1, n, gemm.w.batch_pitch, constant=False))
 
 
+# More of the name, k of a chunk, rows, k: so many chunks in a tile, and one tile a block and more.
+SENT = (
+    ("", 64, 2052, 200),
+    (", three tiles a block", 64, 4100, 264),
+    (", one chunk", 32, 2052, 32),
+    (", one chunk, four tiles a block", 32, 6148, 32),
+    (", two chunks", 64, 4100, 128),
+    (", two chunks of 32", 32, 4100, 64),
+    (", three chunks of 32", 32, 6148, 96),
+    (", four chunks of 32", 32, 4100, 128),
+)
 ALONE = (
     Alone("sm90, odd", gemm_sm90, gemm_sm90.Config(192, 32, 1, 1), odd(131, 197, 101)),
     Alone("sm90, widest, packed in the call", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4),
@@ -603,22 +614,8 @@ ALONE = (
           side_by_side(260, 148, 1100, batches=2, vector=4)),
     Alone("turned, parts of k", gemm_sm90_turned, gemm_sm90_turned.Config(128, 64, 4, 4),
           side_by_side(131, 68, 1701, vector=4)),
-    Alone("sm90, sent", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True),
-          sendable(odd(2052, 2060, 200, vector=4))),
-    Alone("sm90, sent, three tiles a block", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True),
-          sendable(odd(4100, 2060, 264, vector=4))),
-    Alone("sm90, sent, one chunk", gemm_sm90, gemm_sm90.Config(256, 32, 1, 4, sent=True),
-          sendable(odd(2052, 2060, 32, vector=4))),
-    Alone("sm90, sent, one chunk, four tiles a block", gemm_sm90, gemm_sm90.Config(256, 32, 1, 4, sent=True),
-          sendable(odd(6148, 2060, 32, vector=4))),
-    Alone("sm90, sent, two chunks", gemm_sm90, gemm_sm90.Config(256, 64, 1, 4, sent=True),
-          sendable(odd(4100, 2060, 128, vector=4))),
-    Alone("sm90, sent, two chunks of 32", gemm_sm90, gemm_sm90.Config(256, 32, 1, 4, sent=True),
-          sendable(odd(4100, 2060, 64, vector=4))),
-    Alone("sm90, sent, three chunks of 32", gemm_sm90, gemm_sm90.Config(256, 32, 1, 4, sent=True),
-          sendable(odd(6148, 2060, 96, vector=4))),
-    Alone("sm90, sent, four chunks of 32", gemm_sm90, gemm_sm90.Config(256, 32, 1, 4, sent=True),
-          sendable(odd(4100, 2060, 128, vector=4))),
+    *(Alone(f"sm90, sent{more}", gemm_sm90, gemm_sm90.Config(256, chunk, 1, 4, sent=True),
+            sendable(odd(m, 2060, k, vector=4))) for more, chunk, m, k in SENT),
     Alone("bricks, sent, batches", gemm_sm90_bricks, gemm_sm90_bricks.Config(256, 64, 1, 4, sent=True),
           sendable(side_by_side(260, 516, 600, batches=24, vector=4))),
     Alone("turned, sent, batches", gemm_sm90_turned, gemm_sm90_turned.Config(256, 64, 1, 4, sent=True),

@@ -20,7 +20,7 @@ from kernelwright.generate.epilogue import (
 )
 from kernelwright.generate.literals import camel, identifier, local, names_in
 from kernelwright.generate.phases import is_full
-from kernelwright.generate.pointwise import BodyLines, Writer, formula_of, is_known_divisor
+from kernelwright.generate.pointwise import BodyLines, Writer, divides_by_number, formula_of
 from kernelwright.generate.program import Source
 from kernelwright.generate.reduce import row_formula
 from kernelwright.generate.template import Extra, Template
@@ -113,7 +113,8 @@ def gemm_configs(module: Multiplier, allowed: frozenset[str], kernel: Kernel, de
 
 
 def calls(node: Map) -> bool:
-    return node.fn in CALLING and not is_known_divisor(node)
+    """Whether it wants room for a call."""
+    return node.fn in CALLING and not divides_by_number(node)
 
 
 def is_widest(choice: GemmConfig) -> TypeGuard[gemm_sm90.Config]:

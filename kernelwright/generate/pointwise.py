@@ -760,10 +760,10 @@ def sum_of(terms: Sequence[str]) -> str:
 def spelled(node: Map, operands: Sequence[str]) -> str:
     if node.to is not None:
         return spell_cast(operands[0], node.to)
-    return f"kw::over_number({', '.join(operands)})" if is_known_divisor(node) else SCALARS[node.fn].spell(*operands)
+    return f"kw::over_number({', '.join(operands)})" if divides_by_number(node) else SCALARS[node.fn].spell(*operands)
 
 
-def is_known_divisor(node: Map) -> bool:
+def divides_by_number(node: Map) -> bool:
     """Whether it divides, in float32, by a number by which `kw::over_number` does in a few instructions."""
     if node.fn != "div" or node.dtype.compute_cpp != "float":
         return False

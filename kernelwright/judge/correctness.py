@@ -23,7 +23,7 @@ from kernelwright.judge.criterion import STEADY, Jumps, Score, Yardstick, chunks
 from kernelwright.judge.families import FAMILIES, Family, randomised_state, transformed
 from kernelwright.judge.large import fingerprint, row_slices, sliced
 from kernelwright.judge.memory import give_back, most_kept
-from kernelwright.judge.oracle import SEARCHES, Oracle, Truth, same_bits
+from kernelwright.judge.oracle import Oracle, Truth, same_bits
 from kernelwright.judge.pool import FILLS
 from kernelwright.judge.randomness import ENOUGH_DRAWS, differences, far_from, misplaced
 from kernelwright.judge.reference import Reference, Refused, State, seeded
@@ -472,8 +472,7 @@ def appealed(
 ) -> tuple[list[Yardstick], list[Score]]:
     """Before a failure counts, the last of these calls is judged again, with a search for elements that jump; and if it
     fails still, with a longer one."""
-    for shoves in SEARCHES:
-        yards = oracle.truth(state, calls, seed, shoves=shoves).calls[-1]
+    for yards in oracle.searches(state, calls, seed):
         scores = [score(c, yard) for c, yard in zip(found, yards, strict=True)]
         if all(map(within, yards, scores)):
             break

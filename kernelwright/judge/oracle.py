@@ -20,7 +20,7 @@ from kernelwright.judge.reference import Reference, State, seeded
 from kernelwright.judge.shortage import is_shortage
 from kernelwright.judge.worker import state_of
 
-__all__ = ["FEW_SHOVES", "SEARCHES", "Answers", "Oracle", "Truth", "same_bits"]
+__all__ = ["FEW_SHOVES", "Answers", "Oracle", "Truth", "same_bits"]
 
 Leaves = list[torch.Tensor]
 # Small enough that the answer moves in proportion; scaled to the output's own roundoff afterwards.
@@ -169,6 +169,11 @@ class Oracle:
             for name in changed
         }
         return Truth(rows, after, changed, eager)
+
+    def searches(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int) -> Iterator[list[Yardstick]]:
+        """Of the last call, before a failure counts: by a search for elements that jump, then by a longer one."""
+        for shoves in SEARCHES:
+            yield self.truth(state, calls, seed, shoves=shoves).calls[-1]
 
     def _exact(self, state: State, calls: Sequence[tuple[Any, ...]], seed: int, tape: Sequence[Any]) -> Answers:
         wide_state = self._widened_state(state)

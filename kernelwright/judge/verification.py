@@ -35,7 +35,7 @@ from kernelwright.judge.criterion import Score, Yardstick, limits_for, score
 from kernelwright.judge.families import FAMILIES, Family
 from kernelwright.judge.large import Rows, fingerprint, row_slices, sliced
 from kernelwright.judge.memory import give_back
-from kernelwright.judge.oracle import SEARCHES, Oracle
+from kernelwright.judge.oracle import Oracle
 from kernelwright.judge.precision import shown_precision
 from kernelwright.judge.randomness import CERTAIN, ENOUGH_DRAWS, Chances, differences, misplaced, unlike
 from kernelwright.judge.reference import Reference, State
@@ -541,10 +541,9 @@ def _require_steady(
     doubtful = [n for n in range(len(slots)) if not close_to_eager(found[n], eager[n], yard)]
     for number in doubtful[:APPEALS]:
         args = inputs[slots[number]]
-        for shoves in SEARCHES:
-            exact = course.oracle.truth(course.state, [args], 0, shoves=shoves).calls[-1][position]
-            s = score(found[number], exact)
-            if within(exact, s):
+        for yards in course.oracle.searches(course.state, [args], 0):
+            s = score(found[number], yards[position])
+            if within(yards[position], s):
                 break
         else:
             raise Failed(Verdict.INCORRECT, f"{_timed_call(slots[number])}: output {position}: {describe_score(s)}")

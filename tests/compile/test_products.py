@@ -119,6 +119,7 @@ ROWS = {
     "statistics": "F.layer_norm(y, y.shape[1:])",
     "a place, and the result": "(torch.argmax(y, 1), torch.relu(y))",
     "a residual": "(F.gelu(y) * tile).amax(1)",
+    "a division by a number": "(F.gelu(y / 10) * tile).sum(1)",
 }
 WIDEST: dict[str, tuple[str, str, str, Pick]] = {
     "Hopper": ("h200", "float32", "reference", only("gemm_sm90", tile_n=256, tile_m=128)),
@@ -154,6 +155,7 @@ LATER = {
     "a long function": "F.mish(torch.tanh(y)) * tile",
     "two results": "(y, F.gelu(y) + tile)",
     "a division": "F.gelu(y) / row",
+    "a division by a number": "F.gelu(y / 10) / 3 + tile",
 }
 
 
@@ -173,6 +175,7 @@ BEFORE = {
     "a cheap function": "self.layer(torch.relu(x) + 1)",
     "a long one": "self.layer(F.gelu(x))",
     "a division": "self.layer(torch.exp(x) / row)",
+    "a division by a number": "self.layer(torch.exp(x) / 10)",
     "all kinds of operands": "self.layer(F.silu(x * row + column) * tile)",
     "the second operand": "torch.relu(x @ torch.sigmoid(w))",
 }
@@ -200,6 +203,8 @@ OF_BRICKS = {
     "a cheap function before": "(torch.relu(x) + 1) @ w",
     "a long one before": "F.gelu(x) @ w",
     "a division before": "(torch.exp(x) / row) @ w",
+    "a division by a number before": "(torch.exp(x) / 10) @ w",
+    "a cheap one before": "(x / 10) @ w",
     "all kinds of operands before": "(F.silu(x * row + column) * tile) @ w",
 }
 

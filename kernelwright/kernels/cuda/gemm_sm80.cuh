@@ -75,7 +75,7 @@ template <class Config> struct WCopier {
 
     KW_DEVICE WCopier(const Problem& problem, int batch, int first_n) {
         row = threadIdx.x / 8, piece = threadIdx.x % 8;
-        source = problem.w.row(problem.w.batches == 1 ? 0 : batch, first_n + row) + piece * 8;
+        source = problem.w.row(problem.w.batch_of(batch), first_n + row) + piece * 8;
         valid = problem.w.pairs;
         pitch = (int64_t)problem.w.padded_k * 2 * (threads / 8);
         rows_left = problem.n - first_n - row;

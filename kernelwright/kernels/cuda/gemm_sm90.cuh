@@ -183,7 +183,6 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     using S = Sizes<Config>;
     using Leaves = Leaving<Epilogue>;
     const Schedule<Config> schedule(problem);
-    const auto batch_of_w = [&](const Work& work) { return problem.w.batches == 1 ? 0 : work.batch; };
     Cursor at = {0, 0};
     // What the next tile is, and whether it is packed, is found out while the ring is full: between tiles others would wait.
     Work coming = schedule[schedule.first];
@@ -191,7 +190,7 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     [[maybe_unused]] const float* scales = nullptr;  // of the tile before
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
         const Work work = coming;
-        const int w_batch = batch_of_w(work);
+        const int w_batch = problem.w.batch_of(work.batch);
         if constexpr (Supply<W>::is_beside) {
             while (!is_there) is_there = Supply<W>::template ask<Config>(problem.w, w_batch, work.n, scales);
             scales = Supply<W>::scales(problem.w, w_batch, work.n);
@@ -218,7 +217,7 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
             if (chunk == schedule.first_chunk(work.split)) coming = schedule[index + schedule.step];
             if constexpr (Supply<W>::is_beside) {
                 if (chunk + 2 == schedule.end_chunk(work.split) && index + schedule.step < schedule.count)
-                    is_there = Supply<W>::template ask<Config>(problem.w, batch_of_w(coming), coming.n, scales);
+                    is_there = Supply<W>::template ask<Config>(problem.w, problem.w.batch_of(coming.batch), coming.n, scales);
             }
         }
         if constexpr (Leaves::by_ring) {
@@ -397,7 +396,7 @@ KW_DEVICE void finish(const Problem<W>& problem, const typename Epilogue::Args& 
     constexpr int per_block = S::wgmma_n / 8;
     const int m = work.m + row, n = columns + gemm::first_of_four(lane);
     const int last_k = Config::panels ? last_chunk * Config::promote : 0;
-    const float* inverse = problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + n;
+    const float* inverse = problem.w.inverses(problem.w.batch_of(work.batch), last_k) + n;
     const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.m + m;
     const bool tile_inside = work.m + Config::tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
     gemm::Ending<Epilogue, 2, Config::vector> end(args);
@@ -573,7 +572,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
         // The scales that the end of the tile will want are on their way to the first cache meanwhile, 32 bytes a lane.
         const int last_k = Config::panels ? (schedule.end_chunk(work.split) - 1) * Config::promote : 0;
         if (!Supply<W>::is_beside && lane * 8 < Config::tile_n)
-            prefetch_near(problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + work.n + lane * 8);
+            prefetch_near(problem.w.inverses(problem.w.batch_of(work.batch), last_k) + work.n + lane * 8);
         const int first_chunk = schedule.first_chunk(work.split), end_chunk = schedule.end_chunk(work.split);
         bool last_tile = true;
         if constexpr (Leaves::by_ring) last_tile = Leaves::has_results_at_end(schedule, index);
@@ -582,7 +581,7 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
         for (int chunk = first_chunk; chunk < end_chunk; chunk++) {
             if constexpr (Config::panels) {
                 if (chunk > first_chunk && chunk % (split::k_of_panel / Config::promote) == 0)
-                    change_scales<Config>(total, problem.w, problem.w.batches == 1 ? 0 : work.batch,
+                    change_scales<Config>(total, problem.w, problem.w.batch_of(work.batch),
                                           chunk * Config::promote, columns(work) + (lane & 3) * 2);
             }
             if (!reads_ahead) read(at);
@@ -645,8 +644,8 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
                 free_slots<Config>(ring, at, lane == 0);
             }
             const Cursor to = last_tile ? at : advance(at, S::chunk_slots);
-            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to, tile & 1,
-                                                      total);
+            Leaves::template finish<Config, Prologue>(problem, args, made, work, columns(work), consumer, ring, to,
+                                                      tile & 1, total);
             if (last_tile) at = advance(at, Leaves::template slots_of_tile<Config>);
         } else {
             const int thread = anew(threadIdx.x);

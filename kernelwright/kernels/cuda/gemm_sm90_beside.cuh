@@ -248,7 +248,9 @@ template <class Order, class Packing> struct Supply<gemm_sm90_beside::Beside<Ord
         packers > 0 ||
         gemm_sm90_beside::rows_of_first<Config, W>(W::ahead + W::aside) == W::all_batches * W::batch_rows;
 
-    KW_DEVICE static const float* scales(const W& w, int batch, int n) { return w.inverse + (int64_t)batch * w.padded_rows + n; }
+    KW_DEVICE static const float* scales(const W& w, int batch, int n) {
+        return w.inverse + (int64_t)batch * w.padded_rows + n;
+    }
 
     // By the thread that asks the copy engine for rows n to n + tile_n: are they packed? Then their scales are on their way
     // to the first cache, and so are those of the tile before again, which will be wanted first: the answer has emptied it.

@@ -178,7 +178,8 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
     // before this one.
     template <class Config, class Prologue, class W>
     KW_DEVICE static void finish(const Problem<W>& problem, const Args& args, const typename Prologue::Args& made,
-                                 const Work& work, int columns, int consumer, const Ring& ring, Cursor first, uint32_t parity,
+                                 const Work& work, int columns, int consumer, const Ring& ring, Cursor first,
+                                 uint32_t parity,
                                  const float (&total)[Sizes<Config>::own_blocks][Sizes<Config>::wgmma_n / 2]) {
         using R = Roles<W>;
         constexpr int pairs = gathered / 4, per_block = Sizes<Config>::wgmma_n / 8;
@@ -190,7 +191,7 @@ template <class Epilogue> struct Leaving<gemm_sm90_sent::Sent<Epilogue>> {
             return R::groups_are_rows ? Corner{own_rows, there, work.batch} : Corner{there, own_rows, work.batch};
         };
         const int last_k = Config::panels ? problem.k - 1 : 0;
-        const float* inverse = problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + columns +
+        const float* inverse = problem.w.inverses(problem.w.batch_of(work.batch), last_k) + columns +
                                (R::groups_are_rows ? y : x);
         const int64_t first_row = (int64_t)work.batch * rows;
         const uint32_t mine = gemm_sm90_sent::place(y, x);
@@ -311,7 +312,7 @@ namespace kw::gemm_sm90_sent {
 template <class Config, class Epilogue, class Prologue = gemm::AsItLies, class W = split::Packed>
 cudaError_t launch(const gemm_sm90::Operands& operands, const typename Epilogue::Args& args, cudaStream_t stream,
                    const typename Prologue::Args& made = {}) {
-    // The two warpgroups would wait for each other for ever.
+    // Else a named barrier could be arrived at twice before it is heard once (Leaving).
     if ((operands.k <= Config::promote) != Config::one_chunk) return cudaErrorInvalidValue;
     typename Sent<Epilogue>::Args sent;
     sent.of_sums = args;

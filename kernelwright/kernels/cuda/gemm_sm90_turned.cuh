@@ -48,7 +48,7 @@ KW_DEVICE void plain_steps(float (&sum)[4], const Problem& problem, const float*
 // Elements (m, n) ... (m, n + 3) of the result in plain float32, by a whole warp, as split::plain_dots.
 template <int Steps, class Problem>
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, int batch, int m, int n, int lane) {
-    const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k, count = problem.m - n;
+    const int w_batch = problem.w.batch_of(batch), padded_k = problem.w.padded_k, count = problem.m - n;
     const float* columns = problem.a + batch * problem.a_batch_pitch + n;
 #pragma unroll
     for (int c = 0; c < 4; c++) sum[c] = 0.f;
@@ -149,7 +149,7 @@ template <class W> struct Roles<W, true> {
         const bool odd = lane & 4;
         const int m = first + (lane & 3) * 2 + odd, n = work.m + row - 2 * odd;
         const int last_k = Config::panels ? last_chunk * Config::promote : 0;
-        const float* inverse = problem.w.inverses(problem.w.batches == 1 ? 0 : work.batch, last_k) + m;
+        const float* inverse = problem.w.inverses(problem.w.batch_of(work.batch), last_k) + m;
         const int64_t first_row = ((int64_t)work.split * problem.batches + work.batch) * problem.n + m;
         const bool tile_inside = work.m + Config::tile_m <= problem.m && work.n + Config::tile_n <= problem.n;
         End end(args);

@@ -84,6 +84,8 @@ struct Packed {
     static constexpr int block_pitch = 2 * packed_block;  // halves from 32 of k of a row to the next 32
     static constexpr bool in_order = false;               // of k
     KW_DEVICE int kept_rows() const { return rows; }
+    // That a batch of the product multiplies: one W is of all of them.
+    KW_DEVICE int batch_of(int batch) const { return batches == 1 ? 0 : batch; }
     // Of the panel in which k lies; there is one, or each has k_of_panel.
     KW_DEVICE float* inverses(int batch, int k) const {
         return inverse + ((int64_t)batch * panels + (panels == 1 ? 0 : k / k_of_panel)) * padded_rows;
@@ -609,7 +611,7 @@ KW_DEVICE bool all_are_nan(const float (&sum)[4]) {
 template <int Steps, class Prologue, class Problem>
 KW_DEVICE void plain_dots(float (&sum)[4], const Problem& problem, const typename Prologue::Args& made, int batch, int m,
                           int n, int lane) {
-    const int w_batch = problem.w.batches == 1 ? 0 : batch, padded_k = problem.w.padded_k;
+    const int w_batch = problem.w.batch_of(batch), padded_k = problem.w.padded_k;
     const float* a = problem.a + batch * problem.a_batch_pitch + m * problem.a_row_pitch;
     const int64_t row_of_a = (int64_t)batch * problem.m + m;
     int row[4];
