@@ -184,12 +184,14 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
     using Leaves = Leaving<Epilogue>;
     const Schedule<Config> schedule(problem);
     Cursor at = {0, 0};
-    // What the next tile is, and whether it is packed, is found out while the ring is full: between tiles others would wait.
-    Work coming = schedule[schedule.first];
+    // Where W is packed beside, it is found out while the ring is full what the next tile is, and whether that is packed:
+    // between tiles others would wait.
+    [[maybe_unused]] Work coming;
+    if constexpr (Supply<W>::is_beside) coming = schedule[schedule.first];
     [[maybe_unused]] bool is_there = false;
     [[maybe_unused]] const float* scales = nullptr;  // of the tile before
     for (int index = schedule.first; index < schedule.count; index += schedule.step) {
-        const Work work = coming;
+        const Work work = Supply<W>::is_beside ? coming : schedule[index];
         const int w_batch = problem.w.batch_of(work.batch);
         if constexpr (Supply<W>::is_beside) {
             while (!is_there) is_there = Supply<W>::template ask<Config>(problem.w, w_batch, work.n, scales);
@@ -214,8 +216,8 @@ template <class Config, class Epilogue, class W> KW_DEVICE void produce(const Pr
                 if (Leaves::has_results_after(schedule, index, chunk))
                     at = Leaves::template lend<Config>(ring, at);
             }
-            if (chunk == schedule.first_chunk(work.split)) coming = schedule[index + schedule.step];
             if constexpr (Supply<W>::is_beside) {
+                if (chunk == schedule.first_chunk(work.split)) coming = schedule[index + schedule.step];
                 if (chunk + 2 == schedule.end_chunk(work.split) && index + schedule.step < schedule.count)
                     is_there = Supply<W>::template ask<Config>(problem.w, problem.w.batch_of(coming.batch), coming.n, scales);
             }
@@ -540,11 +542,12 @@ KW_DEVICE void consume(const Problem<W>& problem, const typename Epilogue::Args&
     const int my_turn = 1 + consumer, next_turn = 2 - consumer;
     if (consumer == 1) named_arrive(next_turn, 256);
     Cursor at = {0, 0};
-    // Where two parts are under way, A is read a chunk ahead; where results are sent, beyond the end of a tile, too, so that
-    // these wait until the next tile's first W is there. Not where something is computed of A: that wants the registers.
+    // Where two parts are under way, A is read a chunk ahead. Where W is packed beside, beyond the end of a tile, too, so that
+    // results wait until the next tile's first W is there. (Elsewhere that gains little, and what becomes of sums wants the
+    // registers.)
     constexpr int parts = S::parts, under_way = Config::under_way;
     constexpr bool reads_ahead = under_way == 2;
-    constexpr bool reads_across = reads_ahead && Leaves::by_ring && gemm::is_as_it_lies<Prologue>;
+    constexpr bool reads_across = reads_ahead && Supply<W>::is_beside && gemm::is_as_it_lies<Prologue>;
     const auto block_of = [=](Cursor chunk, int b) { return advance(chunk, S::k_slots * (1 + first_block + b)); };
     Chunk<Config> v;
     const auto read = [&](Cursor chunk) {

@@ -6,9 +6,8 @@
 // it; another thread beside the one that fills asks the copy engine to take it. The other warpgroup is half a chunk
 // behind: it gets the slots once their first results have been read, and they are given back when its own have.
 //
-// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends: A of it
-// has been read by then. These slots are the ones that held this tile's last chunks: empty when they are wanted, and not
-// before. Most of the second chunk has room beside them.
+// The first chunk of the next tile comes before the slots that are lent, so that it is there when this tile ends. These
+// slots are the ones that held this tile's last chunks: empty when they are wanted, and not before. Most of the second chunk has room beside them.
 //
 //   struct Epilogue {
 //     struct Args { ... };
